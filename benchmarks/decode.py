@@ -51,7 +51,10 @@ from benchmarks.machine import this_machine
 from benchmarks.operations import decoding_operations
 from benchmarks.options import (
     add_common_options,
+    add_peers_option,
+    add_system_option,
     chosen_corpus,
+    command_parser,
     parse_sizes,
     positive,
     progress,
@@ -158,9 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("decode", description=__doc__)
     add_common_options(parser)
     parser.add_argument(
         "--model", type=Path, metavar="DIR", help="a run or model folder; the model is trained there if there is none"
@@ -168,9 +169,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--lines", type=positive, nargs=2, default=(100, 2000), metavar=("SHORT", "LONG"), help="(default: 100 2000)"
     )
-    parser.add_argument(
-        "--peers", type=Path, metavar="DIR", help="also compare other toolkits, which are installed in this folder"
-    )
+    add_peers_option(parser)
     parser.add_argument(
         "--precision",
         nargs="+",
@@ -193,7 +192,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         default="transformer",
         help="the kind of model to train if --model does not exist",
     )
-    parser.add_argument("--system", help="a named system instead of the usual model of --work")
+    add_system_option(parser)
     parser.add_argument("--steps", type=positive, default=300, help="training steps of that model (default: 300)")
     parser.add_argument(
         "--tokens", type=positive, default=1024, help="training.batch.tokens of that model (default: 1024)"

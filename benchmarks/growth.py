@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from benchmarks.errors import BenchmarkError
 from benchmarks.machine import this_machine
 from benchmarks.memory import generate
-from benchmarks.options import progress, run_command
+from benchmarks.options import add_report_options, command_parser, progress, run_command
 from benchmarks.processes import run_measured
 from benchmarks.report import Report, command_line, shown_bytes
 from benchmarks.source_trees import REPOSITORY, THREAD_VARIABLES, described_trees, this_tree
@@ -112,17 +112,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.growth", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("growth", description=__doc__)
     names = get_args(AxisName)
     parser.add_argument("--axes", nargs="+", choices=names, default=names, help="(default: all)")
     parser.add_argument("--quick", action="store_true", help="fewer and smaller points; takes minutes")
     parser.add_argument("--large", action="store_true", help=f"also {LARGEST_PAIRS:,} pairs")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw time and memory (needs matplotlib)")
     parser.add_argument("--folder", type=Path, help="folder for generated text (default: a temporary folder)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="save every measurement")
-    parser.add_argument("--note", action="store_true", help="add the table to benchmarks/results/")
+    add_report_options(parser)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args(words)
 

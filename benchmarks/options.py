@@ -7,10 +7,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from benchmarks.corpora import Corpus, open_corpus, write_phrasebook
+from benchmarks.corpora import PHRASEBOOK_PAIRS, Corpus, open_corpus, write_phrasebook
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import Report, show, write_json, write_note
 from benchmarks.source_trees import SourceTree
+
+
+def command_parser(name: str, *, description: str | None) -> argparse.ArgumentParser:
+    """The parser of `python -m benchmarks.NAME`, with a module's docstring as its help."""
+    return argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +42,25 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="CPU threads (default: 1); with more than 1, speeds are per second of wall time",
     )
+    add_report_options(parser)
+
+
+def add_report_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options for where results are written."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="save every measurement")
     parser.add_argument("--note", action="store_true", help="add the table to benchmarks/results/")
+
+
+def add_system_option(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that replaces the usual model of `--work`."""
+    parser.add_argument("--system", help="a named system instead of the usual model of --work")
+
+
+def add_peers_option(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that compares other toolkits too."""
+    parser.add_argument(
+        "--peers", type=Path, metavar="DIR", help="also compare other toolkits, which are installed in this folder"
+    )
 
 
 def positive(text: str) -> int:
@@ -66,10 +92,12 @@ def parse_tokens_of(assignments: Sequence[str], *, names: Sequence[str]) -> dict
     return tokens
 
 
-def chosen_corpus(options: argparse.Namespace, *, tree: SourceTree, folder: Path) -> Corpus:
-    """The corpus that the options name; the phrasebook is written by `tree`."""
+def chosen_corpus(
+    options: argparse.Namespace, *, tree: SourceTree, folder: Path, pairs: int = PHRASEBOOK_PAIRS
+) -> Corpus:
+    """The corpus that the options name; the phrasebook, of so many pairs, is written by `tree`."""
     if options.corpus is None:
-        return write_phrasebook(tree, folder=folder, source=options.source, target=options.target)
+        return write_phrasebook(tree, folder=folder, source=options.source, target=options.target, pairs=pairs)
     return open_corpus(options.corpus, source=options.source, target=options.target)
 
 

@@ -21,10 +21,17 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from benchmarks.corpora import Corpus, open_corpus, read_lines, write_phrasebook
+from benchmarks.corpora import Corpus, read_lines
 from benchmarks.figures import interleaved, spread, spread_of_ratios
 from benchmarks.machine import this_machine
-from benchmarks.options import add_common_options, positive, progress, run_command
+from benchmarks.options import (
+    add_common_options,
+    chosen_corpus,
+    command_parser,
+    positive,
+    progress,
+    run_command,
+)
 from benchmarks.processes import Usage, run_measured
 from benchmarks.report import Report, command_line, remarks_on_table, shown_bytes, shown_spread
 from benchmarks.source_trees import HERE, REPOSITORY, THREAD_VARIABLES, SourceTree, described_trees, open_trees
@@ -87,9 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.prepare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("prepare", description=__doc__)
     add_common_options(parser)
     parser.add_argument("--pairs", type=positive, default=200_000, help="pairs of the phrasebook (default: 200000)")
     return parser.parse_args(words)
@@ -102,10 +107,7 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
         trees = open_trees(options.against, folder=folder)
         if options.corpus is None:
             progress(f"writing {options.pairs:,} pairs of the phrasebook")
-            languages = {"source": options.source, "target": options.target}
-            corpus = write_phrasebook(trees[0], folder=folder, pairs=options.pairs, **languages)
-        else:
-            corpus = open_corpus(options.corpus, source=options.source, target=options.target)
+        corpus = chosen_corpus(options, tree=trees[0], folder=folder, pairs=options.pairs)
         pairs = len(read_lines(corpus.source))
         machine = this_machine()
         preparers: list[Preparer] = [*(CalquePreparer(tree, options.threads) for tree in trees), SentencePieceAlone()]

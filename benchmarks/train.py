@@ -32,7 +32,10 @@ from benchmarks.machine import this_machine
 from benchmarks.operations import training_operations
 from benchmarks.options import (
     add_common_options,
+    add_peers_option,
+    add_system_option,
     chosen_corpus,
+    command_parser,
     parse_sizes,
     parse_tokens_of,
     positive,
@@ -73,21 +76,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("train", description=__doc__)
     add_common_options(parser)
     parser.add_argument("--work", choices=MODELS, default="transformer", help="what to train (default: transformer)")
-    parser.add_argument("--system", help="a named system instead of the usual model of --work")
+    add_system_option(parser)
     parser.add_argument(
         "--steps", type=positive, nargs=2, default=(5, 25), metavar=("SHORT", "LONG"), help="(default: 5 25)"
     )
     parser.add_argument(
         "--tokens", type=positive, help="training.batch.tokens, over both sides (default: 4096; with --peers 8192)"
     )
-    parser.add_argument(
-        "--peers", type=Path, metavar="DIR", help="also compare other toolkits, which are installed in this folder"
-    )
+    add_peers_option(parser)
     parser.add_argument(
         "--tokens-of",
         action="append",

@@ -2,8 +2,9 @@
 
     python tests/formats/make.py NAME
 
-Run it before a file format changes; the folder is then never made again. It uses the command line alone, so that it
-runs with any version. Numbers are in float64, so that other processors come to the same ones up to rounding.
+Run it before a file format changes; the folder is then never made again. RUNS and MODELS may be cut down to what the
+change touches. It uses the command line alone, so that it runs with any version. Numbers are in float64, so that other
+processors come to the same ones up to rounding.
 """
 
 import os

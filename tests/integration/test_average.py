@@ -9,8 +9,6 @@ from safetensors.torch import load_file
 
 from calque.engine import load
 from calque.experiment import train
-from calque.experiment.judges import TRANSLATION_METRICS
-from calque.tasks.metric import Selection
 from calque.training.checkpoints import scheduled_steps
 from calque.training.journal import read_journal
 from calque.training.lock import run_lock
@@ -69,28 +67,6 @@ def test_the_average_of_the_best_checkpoints_translates(run: Path, command: Call
     assert "the mean of the checkpoints of steps" in (run / "averaged" / "README.md").read_text(encoding="utf-8")
     assert (run / "model" / "weights.safetensors").read_bytes() == before
     assert command("average", run, "--of", "best", "-n", 2).code == 0  # the earlier average is replaced
-
-
-def test_best_means_the_runs_metric(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from calque.experiment import averaging
-
-    lines = [
-        {"kind": "valid", "step": 4, "loss": 2.0, "bleu": 9.0},
-        {"kind": "valid", "step": 8, "loss": 1.0, "bleu": 3.0, "chrf": 20.0},
-        {"kind": "valid", "step": 12, "loss": 0.5, "bleu": 3.0, "chrf": 10.0},
-        {"kind": "valid", "step": 13, "loss": 0.1, "bleu": 99.0},
-        {"kind": "valid", "step": 14, "loss": 3.0, "bleu": 4.0},
-        {"kind": "valid", "step": 14, "loss": 0.0, "bleu": 99.0, "averaged": 3},
-    ]
-    monkeypatch.setattr(averaging, "read_journal", lambda _path: lines)
-    for metric, tie_breaker, order in (
-        ("bleu", "loss", [4, 14, 12, 8]),
-        ("loss", "loss", [12, 8, 4, 14]),
-        ("bleu", "chrf", [4, 14, 8, 12]),
-    ):
-        selection = Selection(metric, tie_breaker, TRANSLATION_METRICS)
-        monkeypatch.setattr(averaging, "selection_of", lambda _run, selection=selection: selection)
-        assert averaging._best_first(run, steps=[4, 8, 12, 14]) == order
 
 
 def test_mistakes_are_reported(run: Path, tmp_path: Path, command: Callable[..., Answer]) -> None:

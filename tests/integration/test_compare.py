@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("unplotted")
 
 
 @pytest.fixture
-def test_set(tmp_path: Path) -> dict[str, Path]:
+def held_out(tmp_path: Path) -> dict[str, Path]:
     """Sequences to copy."""
     return toy_corpus(tmp_path / "test", pairs=30, change=list, seed=7)
 
@@ -32,13 +32,13 @@ def _document(answer: Answer) -> dict[str, Any]:
 
 
 def test_a_run_is_compared_with_a_file(
-    trained: Path, test_set: dict[str, Path], tmp_path: Path, command: Command
+    trained: Path, held_out: dict[str, Path], tmp_path: Path, command: Command
 ) -> None:
     hypotheses = tmp_path / "other.txt"
-    lines = test_set["target"].read_text(encoding="utf-8").splitlines()
+    lines = held_out["target"].read_text(encoding="utf-8").splitlines()
     hypotheses.write_text("".join(f"a {line}\n" for line in lines), encoding="utf-8")
     systems = [f"copier={trained}", hypotheses]
-    files = ["--source", test_set["source"], "--reference", test_set["target"]]
+    files = ["--source", held_out["source"], "--reference", held_out["target"]]
     document = _document(command("compare", *systems, *files, *QUICK, "--beam", 1, "--format", "json"))
     run, file = document["systems"]
     assert (run["name"], run["kind"], file["name"], file["kind"]) == ("copier", "run", "other.txt", "hypotheses")
@@ -49,7 +49,7 @@ def test_a_run_is_compared_with_a_file(
     assert "training-overlap" in [section["id"] for section in document["sections"]]
     translator = load(trained)
     assert isinstance(translator, Translator)
-    texts = translator.translate(test_set["source"].read_text(encoding="utf-8").splitlines(), beam=1)
+    texts = translator.translate(held_out["source"].read_text(encoding="utf-8").splitlines(), beam=1)
     assert ["".join(item["systems"][0]["words"]).strip() for item in document["sentences"]["items"]] == texts
     shown = command("compare", *systems, *files, *QUICK, "--beam", 1)
     assert shown.code == 0, shown.err
@@ -59,10 +59,10 @@ def test_a_run_is_compared_with_a_file(
 
 
 def test_search_settings_of_one_system(
-    trained: Path, test_set: dict[str, Path], tmp_path: Path, command: Command
+    trained: Path, held_out: dict[str, Path], tmp_path: Path, command: Command
 ) -> None:
     """The same run with several settings; each gives what `calque translate` gives with them."""
-    files = ["--source", test_set["source"], "--reference", test_set["target"], "--bootstrap", "0"]
+    files = ["--source", held_out["source"], "--reference", held_out["target"], "--bootstrap", "0"]
     systems = [f"{trained}:beam=1:length_penalty=0", f"wide={trained}:beam=4", trained]
     answer = command("compare", *systems, *files, "--beam", "2", "--format", "json")
     assert answer.code == 0, answer.err
@@ -72,7 +72,7 @@ def test_search_settings_of_one_system(
     assert [system["settings"] for system in document["systems"]] == [["beam=1", "length_penalty=0"], ["beam=4"], []]
     expected = [["beam=1", "length_penalty=0"], ["beam=4"], ["beam=2"]]
     translations = [
-        command("translate", trained, *settings, "--input", test_set["source"]).out for settings in expected
+        command("translate", trained, *settings, "--input", held_out["source"]).out for settings in expected
     ]
     for place, text in enumerate(translations):
         output = tmp_path / f"{place}.txt"
@@ -87,17 +87,17 @@ def test_search_settings_of_one_system(
     assert [system["group"] for system in json.loads(grouped.out)["systems"]] == [None, "a", "a"]
 
 
-def test_groups_of_files_are_compared(test_set: dict[str, Path], tmp_path: Path, command: Command) -> None:
-    lines = test_set["target"].read_text(encoding="utf-8").splitlines()
+def test_groups_of_files_are_compared(held_out: dict[str, Path], tmp_path: Path, command: Command) -> None:
+    lines = held_out["target"].read_text(encoding="utf-8").splitlines()
     for name, every in (("a1", 2), ("a2", 3), ("b1", 9), ("b2", 10)):
         changed = ["x" if number % every == 0 else line for number, line in enumerate(lines)]
         (tmp_path / name).write_text("\n".join(changed) + "\n", encoding="utf-8")
     groups = [f"--group={name}={tmp_path / name}1,{tmp_path / name}2" for name in "ab"]
-    document = _document(command("compare", *groups, "--reference", test_set["target"], *QUICK, "--format", "json"))
+    document = _document(command("compare", *groups, "--reference", held_out["target"], *QUICK, "--format", "json"))
     assert [system["name"] for system in document["systems"]] == ["a1", "a2", "b1", "b2"]
     first, second = (group["scores"]["bleu"] for group in document["groups"])
     assert second["difference"] == pytest.approx(second["mean"] - first["mean"]) and second["difference"] > 0
-    shown = command("compare", *groups, "--reference", test_set["target"], *QUICK)
+    shown = command("compare", *groups, "--reference", held_out["target"], *QUICK)
     assert "groups: BLEU, bootstrap over seeds and sentences" in shown.out, shown.err
 
 
@@ -136,10 +136,10 @@ def test_language_models_are_compared(subject: str, tmp_path: Path, command: Com
     assert "loss by position in the line, nats per word" in shown.out, shown.err
 
 
-def test_a_page_and_json_are_written(test_set: dict[str, Path], tmp_path: Path, command: Command) -> None:
+def test_a_page_and_json_are_written(held_out: dict[str, Path], tmp_path: Path, command: Command) -> None:
     other = tmp_path / "<b>.txt"
     other.write_text("<script>alert(1)</script>\n" * 30, encoding="utf-8")
-    arguments = ["compare", test_set["target"], other, "--reference", test_set["source"], *QUICK, "--metric", "bleu"]
+    arguments = ["compare", held_out["target"], other, "--reference", held_out["source"], *QUICK, "--metric", "bleu"]
     labels = tmp_path / "labels"
     labels.write_text("news\ntalk\n" * 15, encoding="utf-8")
     answer = command(*arguments, "--sentence-labels", labels, "--output", tmp_path / "report.html")
@@ -152,9 +152,9 @@ def test_a_page_and_json_are_written(test_set: dict[str, Path], tmp_path: Path, 
     assert [system["name"] for system in document["systems"]] == ["target", "<b>.txt"]
 
 
-def test_a_tagger_labels_the_words(test_set: dict[str, Path], tmp_path: Path, command: Command) -> None:
+def test_a_tagger_labels_the_words(held_out: dict[str, Path], tmp_path: Path, command: Command) -> None:
     run = SUBJECTS["tagging"].train(tmp_path / "run", "training.steps=2", "task.inputs=[]").folder
-    files = [test_set["source"], f"other={test_set['target']}", "--reference", test_set["target"]]
+    files = [held_out["source"], f"other={held_out['target']}", "--reference", held_out["target"]]
     document = _document(command("compare", *files, "--tagger", run, *QUICK, "--format", "json"))
     section = document["words"][-1]
     assert section["id"] == "word-label" and {row["f1"] for row in section["systems"][1]} == {1}
@@ -167,8 +167,8 @@ def test_the_page_of_the_documentation_works_as_written(capsys: pytest.CaptureFi
     assert capsys.readouterr().out.startswith("100.0")
 
 
-def test_mistakes(trained: Path, test_set: dict[str, Path], tmp_path: Path, command: Command) -> None:
-    reference = test_set["target"]
+def test_mistakes(trained: Path, held_out: dict[str, Path], tmp_path: Path, command: Command) -> None:
+    reference = held_out["target"]
     files = {"good": reference.read_text(encoding="utf-8"), "short": "a b\n", "empty": "", "blank": "\n" * 30}
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")

@@ -17,7 +17,16 @@ from safetensors.torch import save_file
 
 from calque.errors import FolderError
 from calque.folders import manifest as manifests
-from calque.folders import remove_folder, stale, survey_folder, verify_folder, write_folder, writing
+from calque.folders import (
+    remove_folder,
+    stale,
+    survey_folder,
+    upgrades,
+    verify_folder,
+    weights,
+    write_folder,
+    writing,
+)
 
 
 def fill(folder: Path) -> None:
@@ -456,3 +465,88 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         "  weights.bin: missing",
         "  x: not listed in manifest.json",
     ]
+
+
+@pytest.mark.parametrize("key", ["files", "details"])
+def test_sections_that_are_no_objects_are_rejected(tmp_path: Path, key: str) -> None:
+    write(tmp_path / "model")
+    path = tmp_path / "model" / "manifest.json"
+    values = {**json.loads(path.read_text()), key: [1]}
+    del values["seal"]
+    path.write_text(json.dumps({**values, "seal": manifests._seal_of(values)}))
+    with pytest.raises(FolderError, match=r"manifest\.json: `files` and `details` must be objects"):
+        verify(tmp_path / "model")
+
+
+def test_a_manifest_with_a_number_that_json_does_not_have_is_damaged(tmp_path: Path) -> None:
+    write(tmp_path / "model")
+    path = tmp_path / "model" / "manifest.json"
+    text = path.read_text()
+    assert "1.5" in text
+    path.write_text(text.replace("1.5", "NaN"))
+    with pytest.raises(FolderError, match="damaged"):
+        verify(tmp_path / "model")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "model")
+
+    def refuse(path: Path) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(manifests, "sha256_of", refuse)
+    with pytest.raises(FolderError, match=r"pieces\.txt could not be read: Permission denied"):
+        verify(tmp_path / "model")
+
+
+def test_a_process_runs_until_it_has_ended() -> None:
+    assert stale.is_running(os.getpid())
+    assert stale.is_running(1)  # of another user, if this one is not root
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert not stale.is_running(child.pid)
+    assert not stale.is_running(1 << 70)  # a number that no process has
+
+
+# Weights
+
+
+def test_weights_that_are_not_finite_are_named(tmp_path: Path) -> None:
+    whole = {"a": torch.ones(2), "ids": torch.tensor([1])}
+    save_file(whole, tmp_path / "weights")
+    assert weights.read_weights(tmp_path / "weights").keys() == whole.keys()
+    broken = {**whole, "b": torch.tensor([1.0, torch.nan]), "c": torch.tensor([torch.inf])}
+    save_file(broken, tmp_path / "weights")
+    with pytest.raises(FolderError, match=r"training diverged: not all values are finite in\n  b\n  c$"):
+        weights.read_weights(tmp_path / "weights")
+
+
+def test_weights_with_a_path_that_is_not_utf_8_are_read(tmp_path: Path) -> None:
+    save_file({"a": torch.arange(3)}, tmp_path / "weights")
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    (tmp_path / "weights").rename(path)
+    assert weights.read_tensors(path)["a"].tolist() == [0, 1, 2]
+
+
+# Upgrades
+
+
+def test_a_length_profile_of_an_earlier_format_has_no_limits_unless_it_says_so() -> None:
+    """Folders of format 2 had limits for some days before the number changed."""
+    earlier = {"pieces": 6, "sentences": 1}
+    assert upgrades.upgrade_length_profile(earlier, format=2) == {**earlier, "targets": []}
+    assert upgrades.upgrade_length_profile({**earlier, "targets": [[6, 9]]}, format=2)["targets"] == [[6, 9]]
+    assert upgrades.upgrade_length_profile(earlier, format=3) == earlier
+
+
+def test_a_model_of_format_1_is_a_translation_model_with_vocabularies_by_column() -> None:
+    earlier = {"source_pieces": 7, "target_pieces": 9, "model": {"encoder": {"kind": "recurrent"}}, "joint": False}
+    assert upgrades.upgrade_model(earlier, format=1, origin="x") == {
+        "task": {"kind": "translation"},
+        "vocabularies": {"source": 7, "target": 9},
+        "model": {"encoder": {"kind": "recurrent"}},
+        "joint": False,
+    }
+    assert upgrades.upgrade_model(earlier, format=2, origin="x") == earlier
+    with pytest.raises(FolderError, match=r"x: a language model of an earlier version.*calque train --text FILE"):
+        upgrades.upgrade_model({"model": {"encoder": {"kind": "none"}}}, format=1, origin="x")

@@ -1,13 +1,18 @@
 """The options that describe files of labelled words: their format and the names of their columns."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from calque.commands.inputs import is_pipe
 from calque.errors import ConfigError
 
 if TYPE_CHECKING:
     from calque.data.column_files import ColumnFormat
+
+
+Columns = Annotated[str | None, typer.Option(metavar="NAMES", help="With --conll: the names of the file's columns.")]
 
 
 def column_names(columns: str | None) -> tuple[str, ...]:

@@ -1,12 +1,13 @@
 """The command `calque compare`, which compares systems on one test set."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from calque.commands import compared_systems
+from calque.commands.column_options import Columns
 from calque.commands.compare_tables import table_lines
 from calque.commands.compared_systems import Argument, Options, corpus_texts, read_arguments, read_lines, translate
 from calque.commands.inputs import choice, device_and_precision, refuse_unreadable
@@ -30,6 +31,12 @@ METRICS = ("bleu", "chrf", "ter")
 """The metrics of calque.evaluation.segment_statistics, which is not imported here because it imports sacreBLEU."""
 PAGES, DATA = (".html", ".htm"), (".json",)
 VIEW = "calque/comparison"
+NOT_FOR = {
+    "translation": ("columns", "train_text"),
+    "language-modelling": ("columns", "train_source", "train_target", "tagger", "sentence_labels", "group"),
+    "tagging": ("train_source", "train_target", "tagger", "sentence_labels", "group"),
+}
+"""The options that have no effect with each task."""
 
 
 def compare(
@@ -45,9 +52,7 @@ def compare(
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
     text: Annotated[Path | None, file_option(help="Text, to compare language models.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, to compare taggers: CoNLL-U or columns.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="With --conll: the names of the file's columns.")
-    ] = None,
+    columns: Columns = None,
     group: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=PATH,PATH", help="Systems that differ only in their seed; repeat for each group."),
@@ -117,10 +122,19 @@ def compare(
     task = _task(source=source, reference=reference, text=text, conll=conll)
     if task != "translation":
         _refuse_settings(arguments)
+    given = {
+        "columns": columns,
+        "train_source": train_source,
+        "train_target": train_target,
+        "train_text": train_text,
+        "tagger": tagger,
+        "sentence_labels": sentence_labels,
+        "group": group,
+    }
+    _refuse_idle(task, given)
     match task:
         case "translation":
             assert reference is not None
-            _refuse_idle(columns=columns, train_text=train_text)
             corpora = _pair_corpora(train_source, train_target)
             document = _compare_translations(
                 arguments,
@@ -136,14 +150,6 @@ def compare(
             from calque.commands.compare_other_tasks import compare_texts
 
             assert text is not None
-            _refuse_idle(
-                columns=columns,
-                train_source=train_source,
-                train_target=train_target,
-                tagger=tagger,
-                sentence_labels=sentence_labels,
-                group=group,
-            )
             document = compare_texts(
                 arguments, text=text, train=train_text, training_data=training_data, options=options
             )
@@ -151,13 +157,6 @@ def compare(
             from calque.commands.compare_other_tasks import compare_labels
 
             assert conll is not None
-            _refuse_idle(
-                train_source=train_source,
-                train_target=train_target,
-                tagger=tagger,
-                sentence_labels=sentence_labels,
-                group=group,
-            )
             document = compare_labels(arguments, conll=conll, columns=columns, options=options)
     _write(finite(document), format=format_name, output=output)
 
@@ -197,9 +196,9 @@ def _task(*, source: Path | None, reference: Path | None, text: Path | None, con
     return {"--reference": "translation", "--text": "language-modelling", "--conll": "tagging"}[chosen[0]]
 
 
-def _refuse_idle(**options: object) -> None:
+def _refuse_idle(task: str, given: Mapping[str, object]) -> None:
     """Raises a ConfigError for options that have no effect with this task."""
-    idle = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
+    idle = [f"--{name.replace('_', '-')}" for name in NOT_FOR[task] if given[name]]
     if idle:
         raise ConfigError(f"{', '.join(idle)}: not for this task; leave it out")
 

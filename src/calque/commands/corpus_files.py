@@ -11,9 +11,7 @@ import typer
 
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns, refuse_unnamed_columns
 from calque.commands.inputs import refuse_unreadable
-from calque.commands.options import (
-    DATA,
-)
+from calque.commands.options import DATA, TEST, VALIDATION
 from calque.commands.table_options import (
     Csv,
     Delimiter,
@@ -39,23 +37,32 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
 """A placeholder corpus for each task, for a config in which the user will name the files."""
 
 
+class HeldOutFiles(NamedTuple):
+    """The options that name validation or test corpora."""
+
+    source: Paths = None
+    target: Paths = None
+    tables: Tables = Tables()
+    text: Paths = None
+    conll: Paths = None
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
 class CorpusFiles(NamedTuple):
     """The options that name corpora."""
 
     source: Paths = None
     target: Paths = None
     alignments: Paths = None
-    valid_source: Paths = None
-    valid_target: Paths = None
     tables: Tables = Tables()
-    valid_tables: Tables = Tables()
     table_columns: TableColumns = TableColumns()
     text: Paths = None
-    valid_text: Paths = None
     conll: Paths = None
-    valid_conll: Paths = None
     columns: str | None = None
     label: str | None = None
+    valid: HeldOutFiles = HeldOutFiles()
 
     def check(self) -> None:
         """Raises an error for options of different tasks, or for files that cannot be read."""
@@ -69,9 +76,9 @@ class CorpusFiles(NamedTuple):
                 f"--conll is for a tagger and cannot be combined with {self.pair_option or '--text'}, which is for "
                 "another task"
             )
-        pairs = (self.source, self.target, self.alignments, self.valid_source, self.valid_target)
-        tables = (self.tables.paths, self.valid_tables.paths)
-        others = (self.text, self.valid_text, self.conll, self.valid_conll)
+        pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
+        tables = (self.tables.paths, self.valid.tables.paths)
+        others = (self.text, self.valid.text, self.conll, self.valid.conll)
         refuse_unreadable(*(path for paths in (*pairs, *tables, *others) for path in paths or ()))
         self.check_columns()
 
@@ -79,7 +86,7 @@ class CorpusFiles(NamedTuple):
         """Raises an error if --columns has no effect, or is missing for an existing file that needs it."""
         if not self.conll:
             return
-        files = [*self.conll, *(self.valid_conll or ())]
+        files = [*self.conll, *(self.valid.conll or ())]
         refuse_idle_columns(self.columns, *files)
         for path in files:
             if path.exists():
@@ -87,14 +94,14 @@ class CorpusFiles(NamedTuple):
 
     def corpora(self) -> Corpora:
         """The values of the config's data section, as the options define it."""
-        self.table_columns.check(Tables(*map(_joined, self.tables, self.valid_tables)))
+        self.table_columns.check(Tables(*map(_joined, self.tables, self.valid.tables)))
         train = pair_corpora(self.source, self.target) + self.tables.corpora(self.table_columns)
         _add_alignments(train, self.alignments)
-        valid = pair_corpora(self.valid_source, self.valid_target, options=("--valid-source", "--valid-target"))
-        valid += self.valid_tables.corpora(self.table_columns)
+        valid = pair_corpora(self.valid.source, self.valid.target, options=("--valid-source", "--valid-target"))
+        valid += self.valid.tables.corpora(self.table_columns)
         pairs = {role: corpora for role, corpora in (("train", train), ("valid", valid)) if corpora}
-        text = _text_corpora(self.text, self.valid_text)
-        return pairs | text | _word_corpora(self.conll, self.valid_conll, columns=self.columns)
+        text = _text_corpora(self.text, self.valid.text)
+        return pairs | text | _word_corpora(self.conll, self.valid.conll, columns=self.columns)
 
     @property
     def pair_option(self) -> str:
@@ -136,21 +143,75 @@ class CorpusFiles(NamedTuple):
 
 
 def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that name training corpora; it receives them as its parameter `files`."""
+    """Gives a command the options that name corpora.
+
+    A command receives those of the training corpora as its parameter `files`, and those of held-out corpora as its
+    parameters `valid` and `test`.
+    """
     signature = inspect.signature(command)
-    options = inspect.signature(_named_files).parameters
+    groups = {name: group for name, group in _option_groups().items() if name in signature.parameters}
     parameters: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        parameters += options.values() if name == "files" else [parameter]
+        parameters += groups[name].options if name in groups else [parameter]
     by_keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
 
     @functools.wraps(command)
     def command_with_options(**values: Any) -> None:
-        files = _named_files(**{name: values.pop(name) for name in options})
-        command(files=files, **values)
+        files = {
+            name: group.gather(**{option.name: values.pop(option.name) for option in group.options})
+            for name, group in groups.items()
+        }
+        command(**files, **values)
 
     command_with_options.__signature__ = signature.replace(parameters=by_keyword)  # type: ignore[attr-defined]
     return command_with_options
+
+
+class _OptionGroup(NamedTuple):
+    """Options of a command, and the function that gathers their values."""
+
+    options: Sequence[inspect.Parameter]
+    gather: Callable[..., CorpusFiles | HeldOutFiles]
+
+
+def _option_groups() -> dict[str, _OptionGroup]:
+    """The groups of options by the parameter of a command that receives them."""
+    held_out = "Validation sources; by default 1 % is held out (50 to 2,000 pairs)."
+    return {
+        "files": _OptionGroup(list(inspect.signature(_named_files).parameters.values()), _named_files),
+        "valid": _held_out_options("valid", label="Validation", sources=held_out, panel=VALIDATION),
+        "test": _held_out_options(
+            "test", label="Test", sources="Test sources, to look for in the training data.", panel=TEST
+        ),
+    }
+
+
+def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _OptionGroup:
+    """The options `--ROLE-source`, `--ROLE-target` and so on; `sources` is the help text of the first."""
+    helps = {
+        "source": sources,
+        "target": f"{label} targets.",
+        "tsv": f"{label} pairs, with columns as in --tsv.",
+        "csv": f"{label} pairs, with columns as in --csv.",
+        "jsonl": f"{label} pairs, with keys as in --jsonl.",
+        "text": f"{label} text, with --text.",
+        "conll": f"{label} sentences, with --conll.",
+    }
+    options = [
+        inspect.Parameter(
+            f"{role}_{kind}",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[Paths, files_option(help=help, panel=panel)],
+        )
+        for kind, help in helps.items()
+    ]
+
+    def gather(**values: Paths) -> HeldOutFiles:
+        source, target, tsv, csv, jsonl, text, conll = (values[option.name] for option in options)
+        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll)
+
+    return _OptionGroup(options, gather)
 
 
 def _named_files(

@@ -8,11 +8,10 @@ import typer
 
 from calque.commands.column_options import is_conllu
 from calque.commands.command_group import CommandGroup
-from calque.commands.corpus_files import CorpusFiles, corpus_options, pair_corpora
+from calque.commands.corpus_files import CorpusFiles, HeldOutFiles, corpus_options, pair_corpora
 from calque.commands.option_hints import HintingCommand
 from calque.commands.options import (
     LANGUAGES,
-    TEST,
     choice_option,
     count_option,
     file_option,
@@ -20,11 +19,10 @@ from calque.commands.options import (
     settings_argument,
     system_option,
 )
-from calque.commands.table_options import Paths, Tables, files_option
 from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
-    from calque.data.corpora import DataConfig
+    from calque.data.corpora import Corpus, DataConfig
     from calque.data.numericalise import Preparation
     from calque.experiment import Experiment
 
@@ -41,15 +39,8 @@ def check(
     files: CorpusFiles,
     overrides: Overrides = None,
     config: Annotated[Path | None, file_option(help="A config whose corpora are checked.")] = None,
-    test_source: Annotated[
-        Paths, files_option(help="Test sources, to look for in the training data.", panel=TEST)
-    ] = None,
-    test_target: Annotated[Paths, files_option(help="Test targets.", panel=TEST)] = None,
-    test_tsv: Annotated[Paths, files_option(help="Test pairs, with columns as in --tsv.", panel=TEST)] = None,
-    test_csv: Annotated[Paths, files_option(help="Test pairs, with columns as in --csv.", panel=TEST)] = None,
-    test_jsonl: Annotated[Paths, files_option(help="Test pairs, with keys as in --jsonl.", panel=TEST)] = None,
-    test_text: Annotated[Paths, files_option(help="Test text, with --text.", panel=TEST)] = None,
-    test_conll: Annotated[Paths, files_option(help="Test sentences, with --conll.", panel=TEST)] = None,
+    *,
+    test: HeldOutFiles,
 ) -> None:
     """Report the contents and the problems of corpora before training.
 
@@ -79,28 +70,16 @@ def check(
     """
     from calque.commands.progress import preparing
     from calque.data import check as data_check
-    from calque.data.corpora import DataConfig
     from calque.data.prepare import prepare
     from calque.data.report import report_lines
     from calque.experiment import assembly_of
     from calque.experiment.text_choice import suggested_text
 
-    pair_corpora(test_source, test_target, options=("--test-source", "--test-target"))
-    test_tables = Tables(test_tsv, test_csv, test_jsonl)
-    test_files = CorpusFiles(
-        source=test_source,
-        target=test_target,
-        tables=test_tables,
-        table_columns=files.table_columns.of(test_tables),
-        text=test_text,
-        conll=test_conll,
-        columns=None if all(map(is_conllu, test_conll or ())) else files.columns,
-    )
-    if test_tables:  # the column options may describe the test set alone
+    test_files = _test_files(files, test)
+    if test.tables:  # the column options may describe the test set alone
         files = files._replace(table_columns=files.table_columns.of(files.tables))
     experiment, chosen = _experiment(files, overrides, config=config)
-    test_files.check()
-    test = DataConfig.model_validate(test_files.corpora()).train if any(test_files) else ()
+    test_corpora = _test_corpora(test_files)
     assembly = assembly_of(experiment)
     preparation, data = assembly.preparation, experiment.data
     with TemporaryDirectory(prefix="calque-") as folder, preparing() as progress:
@@ -108,7 +87,7 @@ def check(
             store = data.store or Path(folder) / "store"
             prepared = prepare(data, preparation=preparation, folder=store, progress=progress)
         except DataError as error:
-            report = data_check.check(data, preparation=preparation, test=test)
+            report = data_check.check(data, preparation=preparation, test=test_corpora)
             typer.echo("\n".join(report_lines(report)))
             if any(corpus.problems or corpus.invalid for corpus in report.corpora):
                 raise DataError(REJECTED) from None
@@ -116,7 +95,7 @@ def check(
         report = data_check.check(
             data,
             preparation=preparation,
-            test=test,
+            test=test_corpora,
             prepared=prepared,
             order=assembly.corpus(prepared).order,
             batch=experiment.training.batch,
@@ -127,6 +106,20 @@ def check(
     if any(corpus.problems for corpus in report.corpora):
         raise DataError(REJECTED)
     typer.echo("training would accept these corpora", err=True)
+
+
+def _test_files(files: CorpusFiles, test: HeldOutFiles) -> CorpusFiles:
+    """The files of the test set, with the column options that apply to them."""
+    pair_corpora(test.source, test.target, options=("--test-source", "--test-target"))
+    columns = None if all(map(is_conllu, test.conll or ())) else files.columns
+    return CorpusFiles(**test._asdict(), table_columns=files.table_columns.of(test.tables), columns=columns)
+
+
+def _test_corpora(files: CorpusFiles) -> "tuple[Corpus, ...]":
+    from calque.data.corpora import DataConfig
+
+    files.check()
+    return DataConfig.model_validate(files.corpora()).train if any(files) else ()
 
 
 @app.command(cls=HintingCommand)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from calque.commands.column_options import Columns
 from calque.commands.inputs import device_and_precision, input_lines, refuse_unreadable
 from calque.commands.options import (
     Device,
@@ -32,9 +33,7 @@ def evaluate(
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
     text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="With --conll: the names of the file's columns.")
-    ] = None,
+    columns: Columns = None,
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
     beam: Annotated[int | None, count_option(help="Beam size.")] = None,
     output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,

@@ -1,6 +1,6 @@
 """The command `calque inspect`, which shows what a model computes for a text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -141,16 +141,16 @@ def inspect(
     from calque.commands.output import refuse_output
     from calque.inspection.what_if import Move, WhatIf
 
+    what_if_options: dict[str, Any] = {"--prefix": prefix, "--forbid-word": forbid, "--attend": attend}
     if gradients:
-        others_given: dict[str, Any] = {
+        other_options: dict[str, Any] = {
             "--with": others,
             "--picture": picture,
-            "--prefix": prefix,
-            "--forbid-word": forbid,
+            **what_if_options,
+            "--saliency": saliency,
         }
-        others_given |= {"--attend": attend, "--saliency": saliency, "--states": states, "--index": index}
-        others_given |= {"--continuation": continuation, "a sentence": texts}
-        if idle := [name for name, value in others_given.items() if value]:
+        other_options |= {"--states": states, "--index": index, "--continuation": continuation, "a sentence": texts}
+        if idle := _given(other_options):
             raise ConfigError(f"--gradients measures a corpus and cannot be combined with {', '.join(idle)}")
         write_gradient_flow(model, source, target, format=format, output=output, sentences=limit, device=device)
         return
@@ -168,26 +168,16 @@ def inspect(
         )
     sentences, settings = split_settings(texts or [])
     questions = [] if index else questions_of(sentences, source=source, target=target, limit=limit)
-    if len({model, *(others or ())}) < 1 + len(others or ()):
+    paths = [model, *(others or ())]
+    if len(set(paths)) < len(paths):
         raise ConfigError("--with names the same model again; name another one")
-    shows_states = picture == "states" or (picture is None and states)
-    if written in ("svg", "png") and not shows_states and len(questions) * (1 + len(others or ())) > 1:
-        raise ConfigError("a picture shows one sentence and one model, and more were given: use an .html page")
-    if picture == "states" and not states:
-        raise ConfigError("--picture states needs --states")
+    _refuse_picture(picture, written=written, states=states, views=len(questions) * len(paths))
     refuse_output(output, source)
-    models = _load([model, *(others or ())], device=device, precision=precision)
+    models = _load(paths, device=device, precision=precision)
     shown = TASKS[type(models[str(model)])]
     if shown.task == "tagging" and source is not None:
         questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
-    options = {
-        "--target": target,
-        "--prefix": prefix,
-        "--forbid-word": forbid,
-        "--attend": attend,
-        "--states": states or None,
-        "--index": index or None,
-    }
+    options = {"--target": target, **what_if_options, "--states": states, "--index": index}
     _refuse_other_options(options, shown=shown, continuation=continuation)
     if index:
         if sentences or source is not None or output is not None:
@@ -214,6 +204,20 @@ def inspect(
     write_views(views, models, shown, format=written, output=output, picture=drawn)
 
 
+def _given(options: Mapping[str, Any]) -> list[str]:
+    """The names of the options that were given."""
+    return [name for name, value in options.items() if value]
+
+
+def _refuse_picture(picture: str | None, *, written: str, states: bool, views: int) -> None:
+    """Raises a ConfigError for a picture of more than one sentence or model, or of states that are not looked up."""
+    shows_states = picture == "states" or (picture is None and states)
+    if written in ("svg", "png") and not shows_states and views > 1:
+        raise ConfigError("a picture shows one sentence and one model, and more were given: use an .html page")
+    if picture == "states" and not states:
+        raise ConfigError("--picture states needs --states")
+
+
 def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, Loaded]":
     """Loads models, which must be of one kind; returns them by their paths."""
     from calque.engine import load, model_kind
@@ -227,9 +231,9 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
     return models
 
 
-def _refuse_other_options(options: dict[str, Any], *, shown: "Shown", continuation: int | None) -> None:
+def _refuse_other_options(options: Mapping[str, Any], *, shown: "Shown", continuation: int | None) -> None:
     """Raises a ConfigError for options that apply only to models of another task."""
-    given = [name for name, value in options.items() if value]
+    given = _given(options)
     if shown.task != "translation" and given:
         raise ConfigError(f"{', '.join(given)}: for translation models only; this model is for {shown.task}")
     if shown.task != "language-modelling" and continuation is not None:

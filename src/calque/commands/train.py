@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import Corpora, CorpusFiles, corpus_options
+from calque.commands.corpus_files import Corpora, CorpusFiles, HeldOutFiles, corpus_options
 from calque.commands.options import (
     MODEL,
     RUN,
-    VALIDATION,
     factor_option,
     file_option,
     folder_option,
     settings_argument,
     system_option,
 )
-from calque.commands.table_options import Paths, Tables, files_option
+from calque.commands.table_options import Paths, files_option
 from calque.errors import ConfigError, shell_path
 
 if TYPE_CHECKING:
@@ -39,22 +38,8 @@ def train(
     alignments: Annotated[
         Paths, files_option(help="Word alignments of the pairs (Pharaoh), for guided alignment.")
     ] = None,
-    valid_source: Annotated[
-        Paths,
-        files_option(help="Validation sources; by default 1 % is held out (50 to 2,000 pairs).", panel=VALIDATION),
-    ] = None,
-    valid_target: Annotated[Paths, files_option(help="Validation targets.", panel=VALIDATION)] = None,
-    valid_tsv: Annotated[
-        Paths, files_option(help="Validation pairs, with columns as in --tsv.", panel=VALIDATION)
-    ] = None,
-    valid_csv: Annotated[
-        Paths, files_option(help="Validation pairs, with columns as in --csv.", panel=VALIDATION)
-    ] = None,
-    valid_jsonl: Annotated[
-        Paths, files_option(help="Validation pairs, with keys as in --jsonl.", panel=VALIDATION)
-    ] = None,
-    valid_text: Annotated[Paths, files_option(help="Validation text, with --text.", panel=VALIDATION)] = None,
-    valid_conll: Annotated[Paths, files_option(help="Validation sentences, with --conll.", panel=VALIDATION)] = None,
+    *,
+    valid: HeldOutFiles,
     config: Annotated[Path | None, file_option(help="A TOML config; `calque init` writes one.", panel=MODEL)] = None,
     system: Annotated[
         str | None, system_option(help="A named system; `calque systems` lists them.", panel=MODEL)
@@ -117,14 +102,7 @@ def train(
         calque train --resume runs/first training.steps=40000 training.patience=0
     """
     overrides = [*(["training.watch_gradients=1"] if watch_gradients else []), *(overrides or [])]
-    files = files._replace(
-        alignments=alignments,
-        valid_source=valid_source,
-        valid_target=valid_target,
-        valid_tables=Tables(valid_tsv, valid_csv, valid_jsonl),
-        valid_text=valid_text,
-        valid_conll=valid_conll,
-    )
+    files = files._replace(alignments=alignments, valid=valid)
     if resume is not None and any((config, system, scale, run, *files)):
         raise ConfigError(
             "--resume takes no other option: a run keeps its corpora, its system and its folder; settings may follow "

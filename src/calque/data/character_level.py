@@ -1,4 +1,4 @@
-"""Recognises pairs of single words, such as inflected forms or pronunciations, which models should read by character.
+"""Character-level pairs, such as inflected forms or pronunciations: recognised, and the text settings that suit them.
 
 A line is measured in words between white space; in scripts without spaces every character is a word. Each side of a
 sample of distinct pairs is one of four kinds:
@@ -20,8 +20,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from calque.config import Values
 from calque.data.corpora import Corpus, DataConfig, PairCorpus, read_blocks
 from calque.data.rows import parse
+from calque.errors import DataError
 from calque.text.scripts import is_unspaced
 
 READ = 200_000  # lines of all corpora: some corpora are sorted by length, so the first few lines would mislead
@@ -34,6 +36,7 @@ SYMBOLS, SYMBOL_SHARE, SYMBOL_USES, SYMBOL_LENGTH = 200, 0.99, 20, 3.0
 RECURRING = 0.005  # of the lines
 FEATURE_WORDS = 6  # of a line
 VARIED = 0.5  # different lines per pair
+OVERRIDE = "text.kind=sentencepiece trains on subwords"
 _FEATURE_MARKS = re.compile(r"[;|,=+:]")
 
 Pair = tuple[str, str]
@@ -47,6 +50,31 @@ class CharacterLevel(NamedTuple):
     source: Unit
     target: Unit
     evidence: str
+
+
+class ChosenText(NamedTuple):
+    """The text section of a config, and a message with the reason for it."""
+
+    section: Values
+    message: str
+
+
+def chosen_text(data: DataConfig, *, joint: bool) -> ChosenText | None:
+    """The text section for character-level pairs; `joint` says if the model needs one vocabulary for both sides.
+
+    None for all other corpora and for corpora that cannot be read, which the preparation of the data reports.
+    """
+    level = _recognised(data)
+    section = None if level is None else _section(level, joint=joint)
+    if level is None or section is None:
+        return None
+    return ChosenText(section, f"{_assignments(level)}: {level.evidence}; {OVERRIDE}")
+
+
+def suggestion(data: DataConfig) -> str:
+    """The text settings of character-level pairs, with a reason; empty for all other corpora."""
+    level = _recognised(data)
+    return "" if level is None else f"{_assignments(level)} would suit these pairs better: {level.evidence}"
 
 
 def recognise(pairs: Iterable[Pair]) -> CharacterLevel | None:
@@ -100,6 +128,32 @@ def sample_pairs(data: DataConfig) -> list[Pair]:
         if seen == READ:
             break
     return pairs
+
+
+def _recognised(data: DataConfig) -> CharacterLevel | None:
+    try:
+        return recognise(sample_pairs(data))
+    except (DataError, OSError):
+        return None
+
+
+def _assignments(level: CharacterLevel) -> str:
+    """The settings of character-level pairs, as they are written on the command line."""
+    if level.source == level.target:
+        return f"text.kind={level.source}"
+    return f"text.source.kind={level.source} text.target.kind={level.target}"
+
+
+def _section(level: CharacterLevel, *, joint: bool) -> Values | None:
+    """The config's text section for pairs that are read by character.
+
+    None if the model needs one vocabulary for both sides, but the two are split in different ways.
+    """
+    if level.source == level.target:
+        return {"kind": level.source, **({"joint": True} if joint else {})}
+    if joint:
+        return None
+    return {"kind": "columns", "source": {"kind": level.source}, "target": {"kind": level.target}}
 
 
 def _columns(corpora: Sequence[Corpus], *, limit: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:

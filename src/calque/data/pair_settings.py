@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from calque.config import Config, override
+from calque.data.character_level import chosen_text
 from calque.data.corpora import DataConfig, PairCorpus
 from calque.data.pair_preparation import PairPreparation
-from calque.data.text_choice import chosen_text
 from calque.text import FormsConfig, SentencePieceConfig, TextConfig
 from calque.text.training import with_kind
 

@@ -19,7 +19,7 @@ from calque.engine.translator import Translator
 from calque.errors import ConfigError, FolderError, TextError, shell_path
 from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
-from calque.folders.upgrades import upgrade_model
+from calque.folders.upgrades import upgrade_length_profile, upgrade_model
 from calque.folders.weights import give_weights_to, read_weights, weights_of
 from calque.layers.int8 import quantise
 from calque.layers.packed import pack
@@ -39,7 +39,7 @@ from calque.text.length_profile import LengthProfile, TargetLimit
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
-KIND, FORMAT, FORMATS = "model", 2, (1, 2)
+KIND, FORMAT, FORMATS = "model", 3, (1, 2, 3)
 WEIGHTS, CONFIDENCE, CONFUSION = "weights.safetensors", "confidence.json", "confusion.json"
 PROFILE, EARLIER_PROFILE = "length_profile.json", "usual.json"
 
@@ -333,7 +333,7 @@ def _read_translator(folder: Path, folder_config: TranslationFolder, *, format: 
     model = _build_with_weights(partial(Model, folder_config.model, sizes=model_sizes), folder=folder)
     translator = Translator(model, tokenizers, config=folder_config.model, search=folder_config.search)
     translator.confidence = _read_confidence(folder / CONFIDENCE)
-    translator.length_profile = _read_profile(folder / (PROFILE if format > 1 else EARLIER_PROFILE))
+    translator.length_profile = _read_profile(folder / (PROFILE if format > 1 else EARLIER_PROFILE), format=format)
     return translator
 
 
@@ -387,17 +387,17 @@ def _read_confidence(path: Path) -> Confidence | None:
     raise FolderError(f"{path}: damaged: expected pairs of log-probability and chrF in increasing order")
 
 
-def _read_profile(path: Path) -> LengthProfile | None:
+def _read_profile(path: Path, *, format: int) -> LengthProfile | None:
     if not path.exists():
         return None
     try:
-        values = parse_json(path.read_text(encoding="ascii"))
-        targets = tuple(TargetLimit(*limit) for limit in values.pop("targets", ()))
+        values = upgrade_length_profile(parse_json(path.read_text(encoding="ascii")), format=format)
+        targets = tuple(TargetLimit(*limit) for limit in values.pop("targets"))
         profile = LengthProfile(**values, targets=targets)
         numbers = [profile.pieces, profile.sentences, *(number for limit in targets for number in limit)]
         sources = [limit.source for limit in targets]
         if all(type(number) is int and 0 < number <= LARGEST for number in numbers) and sources == sorted(set(sources)):
             return profile
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, KeyError):
         pass
     raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences, and target limits")

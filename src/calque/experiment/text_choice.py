@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from calque.config import Values
+from calque.data.character_level import chosen_text, suggestion
 from calque.data.corpora import DataConfig
-from calque.data.text_choice import chosen_text, suggestion
 from calque.experiment.settings import Experiment, with_kinds
 from calque.tasks.translation import TranslationConfig
 from calque.text import SentencePieceConfig, WordsConfig

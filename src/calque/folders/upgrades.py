@@ -4,9 +4,11 @@
 |---|---|---|
 | store | 2 → 3 | columns by name; `ids` became `values`; lengths no longer count the end mark |
 | model | 1 → 2 | the folder names its task; vocabularies by column |
+| model | 2 → 3 | `targets` in length_profile.json; `search.learnt_maximum` in config.toml |
 | run | – | `training.arithmetic` in config.toml |
 
-`tests/formats` holds a folder of each earlier format.
+A key that earlier versions would reject or misread needs a new number, even if it is optional: an earlier version then
+names the newer format instead of calling the file damaged. `tests/formats` holds a folder of each earlier format.
 """
 
 from typing import Any, NamedTuple
@@ -60,3 +62,8 @@ def upgrade_model(values: Values, *, format: int, origin: str) -> Values:
     sizes = {"source": values.get("source_pieces"), "target": values.get("target_pieces")}
     rest = {key: value for key, value in values.items() if key not in ("source_pieces", "target_pieces")}
     return {"task": {"kind": "translation"}, "vocabularies": sizes, **rest}
+
+
+def upgrade_length_profile(values: Values, *, format: int) -> Values:
+    """A model's length profile in the current format; earlier formats have no limits of target lengths."""
+    return values if format > 2 else {"targets": [], **values}

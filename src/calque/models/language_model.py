@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config, refuse_unused
-from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.bounds import Layers, Width
 from calque.layers.dropout import dropout
@@ -267,11 +266,7 @@ class LanguageModel(nn.Module):
         if config.tie:
             weight = self.network.embedding.weight
             own: Any = self.output
-            if own.weight.shape != weight.shape:
-                raise ConfigError(
-                    f"model.tie: matrices of shape {tuple(own.weight.shape)} and {tuple(weight.shape)} cannot be "
-                    "shared; set model.tie = false"
-                )
+            assert own.weight.shape == weight.shape  # networks end in the width of their embeddings
             own.weight = weight
 
     @property

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -16,21 +17,27 @@ from calque.errors import ConfigError
 
 
 @contextmanager
-def terminal() -> Iterator[Callable[[], None]]:
-    """Makes standard error a terminal and yields a function that closes it.
+def terminal() -> Iterator[Callable[[], bytes]]:
+    """Makes standard error a terminal and yields a function that closes it and returns what was shown so far.
 
     Not a fixture, as pytest replaces standard error for every test.
     """
     reader, number = pty.openpty()
     with os.fdopen(number, "w", buffering=1, encoding="utf-8") as stream, redirect_stderr(stream):
-        yield lambda: os.close(reader)
+
+        def close() -> bytes:
+            shown = os.read(reader, 1 << 16) if select.select([reader], [], [], 0)[0] else b""
+            os.close(reader)
+            return shown
+
+        yield close
 
 
 def test_a_bar_whose_terminal_disappears_does_not_stop_the_work() -> None:
     with terminal() as close, counting("lines", total=3) as count, preparing() as report:
         count(1)
         report("reading", 0, 2)
-        close()
+        assert b"lines" in close()  # so that there was a bar
         count(1)
         report("encoding", 1, 2)
         print("a message of other code", file=sys.stderr)

@@ -393,9 +393,20 @@ def _more_words(folder: Path) -> None:
     _reseal(folder)
 
 
-def _profile(folder: Path, text: str) -> None:
-    (folder / "length_profile.json").write_text(text, encoding="utf-8")
+def _profile(folder: Path, **changes: object) -> None:
+    """Another length profile; values that are None are left out."""
+    values = {"pieces": 6, "sentences": 1, "targets": [[6, 9]], **changes}
+    _write_profile(folder, {name: value for name, value in values.items() if value is not None})
+
+
+def _write_profile(folder: Path, values: object) -> None:
+    (folder / "length_profile.json").write_text(json.dumps(values), encoding="utf-8")
     _reseal(folder)
+
+
+def test_the_profile_that_the_spoilt_ones_are_made_from_is_sound(folder: Path) -> None:
+    _profile(folder)
+    assert load(folder).length_profile == (6, 1, ((6, 9),))
 
 
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -421,8 +432,12 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "not even": (lambda folder: _edit(folder, old="width = 32", new="width = 33"), "config.toml"),
     "another output layer": (lambda folder: _edit(folder, old='"full"', new='"sampled"'), "proposal is missing"),
     "ties that do not fit": (lambda folder: _edit(folder, old='tie = "none"', new='tie = "all"'), "tie"),
-    "no usual length": (lambda folder: _profile(folder, '{"pieces": 0, "sentences": 1}'), "length_profile.json"),
-    "a usual length of another kind": (lambda folder: _profile(folder, '{"pieces": "many"}'), "length_profile.json"),
+    "no usual length": (lambda folder: _profile(folder, pieces=0), "length_profile.json"),
+    "a usual length of another kind": (lambda folder: _profile(folder, pieces="many"), "length_profile.json"),
+    "no limits of lengths": (lambda folder: _profile(folder, targets=None), "length_profile.json"),
+    "limits out of order": (lambda folder: _profile(folder, targets=[[5, 9], [4, 8]]), "length_profile.json"),
+    "a limit of one number": (lambda folder: _profile(folder, targets=[[5]]), "length_profile.json"),
+    "a list of lengths": (lambda folder: _write_profile(folder, [6, 1]), "length_profile.json"),
     "another number of pieces": (
         lambda folder: _edit(folder, old='"source" = 12', new='"source" = 13'),
         "do not belong together",

@@ -8,7 +8,7 @@ from tests.conftest import Answer, toy_corpus, toy_values
 from tests.unit.experiment.frames_task import frames_task
 
 import calque
-from calque.config import flat, read_toml
+from calque.config import flat, override, read_toml, values_to_toml
 from calque.errors import ConfigError
 from calque.experiment import Experiment, resume, train
 from calque.experiment.changes import FIXED, changeable
@@ -91,6 +91,15 @@ def test_a_change_is_checked_before_anything_is_written(short: Path, change: str
         resume(short, settings=[change], quiet=True)
     assert message in str(refused.value)
     assert (short / "config.toml").read_bytes() == before
+
+
+def test_a_run_with_settings_without_effect_can_still_be_changed(short: Path) -> None:
+    """Earlier versions accepted such settings; the user would have to repair a config that he did not write."""
+    config = short / "config.toml"
+    config.write_text(values_to_toml(override(read_toml(config), ["training.optimiser.momentum=0.5"])), "utf-8")
+    assert resume(short, settings=["training.steps=5"], quiet=True).summary.step == 5
+    with pytest.raises(ConfigError, match=r"training\.steps: input should be a valid integer"):
+        resume(short, settings=["training.steps=none"], quiet=True)
 
 
 def test_every_key_is_either_fixed_or_changeable(short: Path) -> None:

@@ -13,11 +13,16 @@ from tests.conftest import Answer
 
 import calque
 from calque.commands.generate import _BEAM, _why_idle
+from calque.config import check
 from calque.data.batching import BatchConfig
-from calque.data.prepare import open_prepared
+from calque.data.prepare import open_prepared, prepare
 from calque.engine import TextGenerator, save_language_model
+from calque.errors import ConfigError
+from calque.experiment import Experiment, assembly_of
 from calque.experiment.language_modelling import LanguageModelJudge
 from calque.search.settings import SearchConfig
+from calque.tasks.interfaces import StoppedError
+from calque.text import EOS, load_tokenizer
 from calque.training.journal import read_journal
 
 pytestmark = pytest.mark.usefixtures("unplotted")
@@ -286,3 +291,49 @@ def test_language_models_of_an_earlier_version_are_refused() -> None:
     folder = Path(__file__).parents[2] / "formats" / "pairs_only" / "models" / "language-model" / "model"
     with pytest.raises(calque.FolderError, match="a language model of an earlier version"):
         calque.load(folder)
+
+
+@pytest.mark.parametrize("reading", ["lines", "running"])
+def test_a_stop_ends_the_judgement(text: Path, tmp_path: Path, reading: str) -> None:
+    experiment = check(Experiment, values(text, LSTM, reading=reading), origin="test")
+    assembly = assembly_of(experiment)
+    prepared = prepare(experiment.data, preparation=assembly.preparation, folder=tmp_path / "store")
+    model = assembly.build(prepared)
+    judge = assembly.judge(model, prepared, ranks=1)
+    calls: list[bool] = []
+
+    def stop() -> bool:
+        calls.append(len(calls) == 1)
+        return calls[-1]
+
+    with pytest.raises(StoppedError):
+        judge(model, parts=4, stop=stop)
+    assert calls == [False, True]  # asked before each batch, and the second one is not read
+
+
+@pytest.mark.parametrize("reading", ["lines", "running"])
+def test_an_adaptive_softmax_knows_the_frequencies_of_the_text(text: Path, tmp_path: Path, reading: str) -> None:
+    """Running text has no ends of sentences that a decoder would predict."""
+    config = values(text, LSTM, reading=reading, precision="float64")
+    config["model"]["tie"] = False
+    config["model"]["output"] = {"kind": "adaptive", "cutoffs": [2, 5], "shrink": 2.0}
+    experiment = check(Experiment, config, origin="test")
+    assembly = assembly_of(experiment)
+    prepared = prepare(experiment.data, preparation=assembly.preparation, folder=tmp_path / "store")
+    model = assembly.build(prepared)
+    column = prepared.train["text"]
+    counts = [0] * len(load_tokenizer(prepared.vocabularies, column="text").vocabulary)
+    for row in range(len(prepared.train)):
+        for piece in (*column.row(row).tolist(), *([EOS] if reading == "lines" else [])):
+            counts[piece] += 1
+    parameters = dict(model.named_parameters())
+    order = sorted(range(len(counts)), key=lambda piece: (-counts[piece], piece))
+    assert parameters["output.ranks"].argsort().tolist() == order
+    assert {value.dtype for value in parameters.values() if value.is_floating_point()} == {torch.float64}
+
+
+def test_a_language_model_is_not_warm_started(text: Path, tmp_path: Path) -> None:
+    config = values(text, LSTM, reading="lines", warm_start=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"training\.warm_start is for translation models; a language model starts"):
+        calque.train(config, run=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()

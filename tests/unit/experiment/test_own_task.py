@@ -19,6 +19,7 @@ from torch import nn
 import calque
 from calque.config import read_toml
 from calque.data.store import store_in_memory
+from calque.errors import ConfigError, FolderError
 from calque.experiment import own_task
 from calque.tasks.interfaces import Carry, Loss
 from calque.training.journal import read_journal
@@ -44,6 +45,18 @@ pytestmark = pytest.mark.usefixtures("unplotted")
 
 def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
     return load_file(run / "checkpoints" / f"step-{step}" / "weights.safetensors")
+
+
+def test_its_config_is_given_as_values(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must be a dict with seed and training"):
+        calque.train("config.toml", task=frames_task(), run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_a_run_can_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=r"not a run folder: it has no config\.toml"):
+        calque.resume(tmp_path, task=frames_task(), quiet=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_learns_and_keeps_its_best_model(tmp_path: Path) -> None:

@@ -1,16 +1,17 @@
 """Pairs planned without the rest of an experiment are prepared as the whole experiment would prepare them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from calque.config import check
+from calque.config import Values, check
 from calque.data.pair_settings import plan_pairs
 from calque.errors import ConfigError
 from calque.experiment import Experiment, assembly_of, experiment_values
-from calque.experiment.text_choice import choose_text
+from calque.experiment.text_choice import choose_text, suggested_text
 
 SETTINGS = [
     [],
@@ -88,3 +89,50 @@ def test_pairs_are_prepared_without_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PREPARE, *map(str, options)]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "\n"
     assert (tmp_path / "store" / "store.json").is_file()
+
+
+# --- Suggested text settings ---
+
+
+def suggested(folder: Path, *assignments: str, words: bool) -> str:
+    values = experiment_values(
+        config=None, system=None, corpora=corpora(folder, words=words), assignments=list(assignments)
+    )
+    return suggested_text(check(Experiment, values, origin="test"))
+
+
+def test_pairs_of_words_are_better_read_by_character(tmp_path: Path) -> None:
+    for text in ("text.vocabulary_size=400", "text.kind=words"):
+        assert suggested(tmp_path, text, words=False) == ""
+        advice = suggested(tmp_path, text, words=True)
+        assert re.match(r"text\.\S*kind=\S+ .*would suit these pairs better: ", advice), advice
+    assert suggested(tmp_path, "text.kind=characters", words=True) == ""  # they are already
+
+
+def test_only_corpora_of_pairs_have_a_suggestion(tmp_path: Path) -> None:
+    corpora(tmp_path, words=True)
+    values = {"task": {"kind": "language-modelling"}, "data": {"train": [{"kind": "text", "path": f"{tmp_path}/b"}]}}
+    assert suggested_text(check(Experiment, values, origin="test")) == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"training": {"subwords": {"kind": "bpe-dropout"}}},  # samples segmentations, so subwords are wanted
+        {"task": {"kind": "tagging"}},
+        {"task": 3},
+        {"data": {"train": 3}},  # reported when the config is checked
+        {"text": {"kind": "words"}},
+    ],
+    ids=str,
+)
+def test_a_text_is_chosen_only_for_pairs_that_would_be_read_as_subwords(tmp_path: Path, change: Values) -> None:
+    values = {"data": corpora(tmp_path, words=True)}
+    assert choose_text(values).values["text"] == {"kind": "characters"}
+    assert choose_text({**values, **change}) == ({**values, **change}, "")
+
+
+@pytest.mark.parametrize("model", [{"tie": "all"}, {"decoder": {"kind": "luong", "copies": True}}], ids=str)
+def test_a_model_that_needs_one_vocabulary_gets_one(tmp_path: Path, model: Values) -> None:
+    values = {"data": corpora(tmp_path, words=True), "model": model}
+    assert choose_text(values).values["text"] == {"kind": "characters", "joint": True}

@@ -1,6 +1,7 @@
 """From a config to a run: chosen settings, records, and what is rejected."""
 
 import json
+import math
 import os
 import re
 import tomllib
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.conftest import FAMILIES, Answer, Values, toy_corpus, toy_values
 
 from calque.config import check, override, read_toml, to_toml, to_values, values_to_toml
@@ -24,7 +26,9 @@ from calque.experiment import (
     resume,
     train,
 )
+from calque.experiment.assembly import completed_card
 from calque.models.systems import SYSTEMS
+from calque.tasks.interfaces import Judgement
 from calque.text import EOS, load_tokenizers
 from calque.training.auto_settings import complete_settings
 from calque.training.journal import read_journal
@@ -382,6 +386,13 @@ def test_only_a_run_can_be_resumed(trained: Path, tmp_path: Path) -> None:
     assert sorted((trained / "model").iterdir()) == before
 
 
+def test_a_misspelt_run_is_suggested(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=rf"rum: no such folder; did you mean {re.escape(str(trained))}\?"):
+        resume(trained.with_name("rum"))
+    with pytest.raises(FolderError, match=r"no such folder$"):
+        resume(tmp_path / "run")
+
+
 def test_changed_data_is_rejected_with_the_changes(corpus: dict[str, Path], tmp_path: Path) -> None:
     run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True)
     text = corpus["source"].read_text(encoding="utf-8")
@@ -627,3 +638,33 @@ def test_a_slow_bfloat16_is_announced(
     train(toy_values(corpus, "plain", "training.steps=1", f"training.precision={precision}"), run=tmp_path / "run")
     is_announced = "this CPU has no instructions for it" in capsys.readouterr().err
     assert is_announced == (precision == "bfloat16" and not is_fast)
+
+
+def test_a_run_in_float64_has_weights_in_float64(corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = toy_values(corpus, "plain", "training.steps=2", "training.precision=float64")
+    run = train(values, run=tmp_path / "run", quiet=True).folder
+    kinds = {value.dtype for value in load_file(run / "checkpoints" / "step-2" / "weights.safetensors").values()}
+    assert kinds == {torch.float64}
+
+
+# --- Model cards ---
+
+
+def test_a_model_that_was_never_validated_says_so_in_its_card() -> None:
+    card = "# A model\n"
+    assert completed_card(card, Judgement({"loss": 2.0, "bleu": math.nan})) == card
+    unvalidated = completed_card(card, Judgement({"loss": math.nan, "bleu": math.nan}))
+    assert unvalidated.startswith(card) and "never validated" in unvalidated
+
+
+# --- Plots ---
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_missing_plots_are_reported_unless_the_run_is_quiet(
+    quiet: bool, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calque.experiment.running.draw_curves", lambda _folder: False)  # no matplotlib
+    run = train(toy_values(corpus, "plain", "training.steps=1"), run=tmp_path / "run", quiet=quiet).folder
+    log = (run / "log.txt").read_text(encoding="utf-8")
+    assert ("no plots: matplotlib is not installed" in log) != quiet

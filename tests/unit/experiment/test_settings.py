@@ -20,7 +20,8 @@ MISFITS = [
     ("tagging", "training.label_smoothing=0.1", "model.head = 'crf' cannot be combined"),
     ("tagging", "training.compile=true training.batch.shapes=static", "taggers are not compiled"),
     ("tagging", "data.invalid=skip", "data.invalid = 'skip' is for text"),
-    ("tagging", "model.kind=translation", "model"),
+    ("tagging", "model.kind=translation", "model.kind: 'translation' is not one of 'encoder-decoder'"),
+    ("tagging", "model.kind=encoder-decoder", "task.kind = 'tagging' trains model.kind = 'tagger'"),
     (
         "language",
         "training.objective.word_dropout.source=0.1",
@@ -30,6 +31,7 @@ MISFITS = [
     ("language", "search.coverage=0.2", "search.coverage = 0.2 needs attention over a source"),
     ("language", "search.method=risk", "search.method = 'risk' is for translation"),
     ("language", "text.kind=forms", "text.kind = 'forms' is for taggers"),
+    ("language", "text.source.kind=words text.target.kind=words", "text.kind = 'columns' is for source and target"),
     ("language", "task.reading=running task.stride=99 task.context=10", "task.stride = 99 is more than task.context"),
     (
         "language",
@@ -40,6 +42,11 @@ MISFITS = [
         "language",
         'task.reading=running data.train=[{kind="text",path="a",weight=2.0}]',
         "running text is read from end to end, so weight must be 1",
+    ),
+    (
+        "translation",
+        "model.decoder.kind=recurrent model.encoder.kind=recurrent search.coverage=0.2",
+        "search.coverage = 0.2 and model.decoder.kind = 'recurrent' cannot be combined",
     ),
     ("translation", "text.kind=forms", "text.kind = 'forms' is for taggers"),
 ]

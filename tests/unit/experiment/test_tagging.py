@@ -8,11 +8,13 @@ import pytest
 from tests.conftest import without_plots
 from tests.tagged import tagging_values
 
-from calque.config import override
+from calque.config import check, override
+from calque.data.prepare import prepare
 from calque.engine import Tagger, load
 from calque.errors import ConfigError
-from calque.experiment import train
+from calque.experiment import Experiment, assembly_of, train
 from calque.experiment.tagging import TaggingAssembly
+from calque.tasks.interfaces import StoppedError
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +63,41 @@ def test_spans_are_not_measured_of_labels_that_have_none(tmp_path, setting) -> N
 def test_columns_have_names_that_files_can_have(tmp_path, name) -> None:
     with pytest.raises(ConfigError, match="column names may contain only letters, digits, _, - and dots"):
         train(override(tagging_values(tmp_path), [f'task.inputs=["{name}"]']), run=tmp_path / "run", quiet=True)
+
+
+@pytest.mark.parametrize(("score", "metric"), [("auto", "f1"), ("spans", "f1"), ("accuracy", "accuracy")])
+def test_spans_are_measured_unless_accuracy_is_asked_for(tmp_path, score, metric) -> None:
+    values = override(tagging_values(tmp_path, steps=4), [f"task.score={score}"])
+    done = train(values, run=tmp_path / "run", quiet=True)
+    assert done.config.training.metric == metric
+    assert ("f1" in metrics(done.folder, "valid")[0]) == (metric == "f1")
+
+
+def test_labels_that_only_the_validation_data_has_are_reported(tmp_path) -> None:
+    values = tagging_values(tmp_path, steps=1)
+    for word in ("strange", "odd"):
+        with (tmp_path / "valid.txt").open("a") as file:
+            file.write(f"\n{word} A B-VP\n")
+    train(values, run=tmp_path / "run", quiet=True)
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "warning: labels of the validation data that do not occur in training: B-VP (2)\n" in log
+
+
+def test_a_tagger_is_not_warm_started(tmp_path) -> None:
+    values = override(tagging_values(tmp_path), [f"training.warm_start={tmp_path}"])
+    with pytest.raises(ConfigError, match=r"training\.warm_start is for translation models"):
+        train(values, run=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stop_ends_the_judgement_and_the_next_one_is_whole(tmp_path) -> None:
+    experiment = check(Experiment, tagging_values(tmp_path), origin="test")
+    assembly = assembly_of(experiment)
+    prepared = prepare(experiment.data, preparation=assembly.preparation, folder=tmp_path / "store")
+    model = assembly.build(prepared).eval()
+    judge = assembly.judge(model, prepared, ranks=1)
+    expected = judge(model, parts=1, stop=lambda: False)
+    with pytest.raises(StoppedError):
+        judge(model, parts=1, stop=lambda: True)
+    assert judge(model, parts=4, stop=lambda: False).values == pytest.approx(expected.values)
+    assert set(expected.values) == set(judge.reports) and judge.selects == assembly.selects(prepared).name

@@ -11,6 +11,7 @@ from calque.models.characters import (
     RecurrentCharacters,
     RecurrentCharactersConfig,
 )
+from calque.models.convolutional import ConvolutionalEncoderConfig
 from calque.models.inputs import FrameInputs, WordInputs, Words
 from calque.models.model import build_encoder
 from calque.models.recurrent import RecurrentEncoderConfig
@@ -48,6 +49,7 @@ def test_frames_are_stacked_as_a_loop_does_it() -> None:
     [
         RecurrentEncoderConfig(layers=1, width=6),
         TransformerEncoderConfig(layers=1, width=8, heads=2, feed_forward=16),
+        ConvolutionalEncoderConfig(layers=2, width=6, embedding=5, kernel=3),
     ],
     ids=lambda config: config.kind,
 )

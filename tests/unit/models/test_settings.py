@@ -6,10 +6,11 @@ from typing import Any, get_args
 
 import pytest
 
-from calque.config import Config, check, to_toml
+from calque.config import Config, check, to_toml, to_values
 from calque.errors import ConfigError
-from calque.models.model import ModelConfig
+from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import TRANSLATORS, system_model
+from calque.models.tagger import TaggerConfig
 
 HARD = ("attention.reinforce", "attention.discount", "attention.entropy", "attention.soft_share")
 IDLE: list[tuple[str, dict[str, Any], object, str]] = [  # side and kind, other settings, key, what it needs
@@ -65,8 +66,11 @@ def test_an_unused_setting_is_rejected_unless_it_is_the_default(
 
 def test_a_used_setting_is_accepted() -> None:
     attention = {"choice": "hard", "entropy": 0.5, "reach": "local-p", "window": 3, "score": "location", "longest": 9}
-    check(ModelConfig, {"decoder": {"kind": "luong", "attention": attention}}, origin="x")
-    check(ModelConfig, {"encoder": {"kind": "transformer", "positions": "relative", "relative_reach": 3}}, origin="x")
+    decoder = check(ModelConfig, {"decoder": {"kind": "luong", "attention": attention}}, origin="x").decoder
+    assert attention.items() <= to_values(decoder)["attention"].items()
+    relative = {"kind": "transformer", "positions": "relative", "relative_reach": 3}
+    encoder = check(ModelConfig, {"encoder": relative}, origin="x").encoder
+    assert relative.items() <= to_values(encoder).items()
 
 
 def test_all_unused_settings_are_reported_together() -> None:
@@ -110,3 +114,42 @@ def test_an_impossibly_large_size_is_rejected_with_its_key(name: str) -> None:
     for size in (10**12, 10**30):
         with pytest.raises(ConfigError, match=f"{key}: input should be less than or equal to"):
             check(kind, {key: size}, origin="x")
+
+
+# Parts that do not fit together
+
+
+@pytest.mark.parametrize(
+    ("values", "joint", "message"),
+    [
+        (
+            {"encoder": {"kind": "recurrent", "bidirectional": False}, "decoder": {"kind": "bahdanau"}},
+            False,
+            "bridge 'backward': the encoder's top layer is unidirectional; use bridge = 'tanh'",
+        ),
+        (
+            {"encoder": {"kind": "recurrent"}, "decoder": {"kind": "luong", "copies": True}, "tie": "none"},
+            False,
+            "model.decoder.copies needs one vocabulary for both sides: set text.joint = true",
+        ),
+    ],
+    ids=["bridge", "copying"],
+)
+def test_sides_that_do_not_fit_are_rejected(values: dict[str, Any], joint: bool, message: str) -> None:
+    config = check(ModelConfig, values, origin="x")
+    with pytest.raises(ConfigError) as caught:
+        Model(config, sizes=Sizes(9, 9, joint=joint))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["sampled", "adaptive"])
+def test_copying_needs_the_full_softmax(kind: str) -> None:
+    values = {"decoder": {"kind": "luong", "copies": True}, "output": {"kind": kind}, "tie": "none"}
+    with pytest.raises(ConfigError, match=rf"decoder\.copies and output\.kind = '{kind}' cannot be combined"):
+        check(ModelConfig, values, origin="x")
+
+
+def test_each_direction_of_recurrent_characters_gets_half_of_their_width() -> None:
+    values = {"characters": {"kind": "recurrent", "width": 5}}
+    with pytest.raises(ConfigError, match="width 5 must be even: each direction gets half"):
+        check(TaggerConfig, values, origin="x")

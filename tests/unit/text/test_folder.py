@@ -1,8 +1,10 @@
 import hashlib
+import io
 import json
 import pickle
 
 import pytest
+import sentencepiece
 
 from calque.errors import TextError
 from calque.text import (
@@ -168,3 +170,20 @@ def test_tokenizers_travel_to_other_processes():
     for config in CONFIGS:
         tokenizer = learn(config).source
         assert pickle.loads(pickle.dumps(tokenizer)).encode_many(LINES) == tokenizer.encode_many(LINES)
+
+
+def test_a_sentencepiece_model_of_another_maker_is_named(tmp_path):
+    """The special pieces are there, but not the bytes."""
+    save_tokenizers(learn(SentencePieceConfig()), tmp_path)
+    model, lines = io.BytesIO(), iter(["a b c d", "b c d e"] * 9)
+    marks = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=lines, model_writer=model, vocab_size=12, hard_vocab_limit=False, minloglevel=9, **marks
+    )
+    (tmp_path / "joint.model").write_bytes(model.getvalue())
+    described = json.loads((tmp_path / "tokenizer.json").read_text())
+    digest = hashlib.sha256(model.getvalue()).hexdigest()
+    described["files"] = dict.fromkeys(described["files"], digest)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(described))
+    with pytest.raises(TextError, match=r"joint\.model: not a sentencepiece model trained by Calque"):
+        load_tokenizers(tmp_path)

@@ -3,7 +3,15 @@
 import pytest
 
 from calque.errors import TextError
-from calque.text import UNK, FormsConfig, TaggerVocabularies, learn_vocabularies
+from calque.text import (
+    UNK,
+    FormsConfig,
+    TaggerVocabularies,
+    WordsConfig,
+    learn_vocabularies,
+    save_tokenizers,
+    train_tokenizers,
+)
 from calque.text.vocabulary import PIECES
 
 FORMS = [["The", "dog", "<pad>", "1984"], ["the", "dog", "1985", "␛<pad>"]]
@@ -81,3 +89,19 @@ def test_labels_that_are_not_bio_cannot_become_iobes(label) -> None:
     config = FormsConfig(scheme="iobes")
     with pytest.raises(TextError, match=rf'text.scheme = "iobes" is for BIO labels .* this corpus has .*{label}'):
         learn_vocabularies(config, forms=[["a", "b"]], labels=[["B-NP", label]], columns={}, characters=False)
+
+
+def test_a_missing_label_set_is_named(tmp_path) -> None:
+    vocabularies = learnt()
+    vocabularies.save(tmp_path)
+    (path,) = [path for path in tmp_path.iterdir() if b'"labels"' in path.read_bytes()]
+    path.unlink()
+    with pytest.raises(TextError, match=rf"{path.name}: No such file or directory"):
+        TaggerVocabularies.load(tmp_path, config=vocabularies.config)
+
+
+def test_vocabularies_of_pairs_are_not_those_of_a_tagger(tmp_path) -> None:
+    tokenizers = train_tokenizers(WordsConfig(), source=lambda: iter(["a"]), target=lambda: iter(["b"]), pairs=1)
+    save_tokenizers(tokenizers, tmp_path)
+    with pytest.raises(TextError, match="its vocabularies are for source and target, not for words"):
+        TaggerVocabularies.load(tmp_path, config=FormsConfig())

@@ -10,10 +10,15 @@ from calque.errors import TextError
 from calque.text import (
     BytesConfig,
     CharactersConfig,
+    ColumnsConfig,
+    FormsConfig,
+    GivenConfig,
     SentencePieceConfig,
     Tokenizers,
     TokensConfig,
     WordsConfig,
+    save_tokenizers,
+    train_tokenizer,
     train_tokenizers,
 )
 from calque.text.training import spread
@@ -104,3 +109,45 @@ def test_another_process_learns_the_same_bytes_and_never_loads_torch():
         runs.append(done.stdout.split())
     assert runs[0] == runs[1]
     assert len(runs[0]) == 6 and runs[0][-1] == "False"
+
+
+# One text, as of a language model
+
+
+def learn_one(config, *, lines=TARGET):
+    return train_tokenizer(config, lines=lambda: iter(lines), count=len(lines))
+
+
+@pytest.mark.parametrize("config", [SentencePieceConfig(), TokensConfig(), WordsConfig(), CharactersConfig()])
+def test_one_text_has_the_tokenizer_of_a_side_of_its_own(config):
+    separate = config.model_copy(update={"joint": False})
+    assert learn_one(config).to_bytes() == learn(separate).target.to_bytes()
+
+
+def test_subwords_of_one_text_are_learnt_from_a_sample_of_it():
+    lines = ["a b", "c d"] * 100
+    tokenizer = learn_one(SentencePieceConfig(sample=100), lines=lines)
+    assert {"a", "b"} < {*"".join(tokenizer.vocabulary.pieces[260:])}
+    assert not {"c", "d"} & {*"".join(tokenizer.vocabulary.pieces[260:])}  # they are spelled as bytes
+
+
+def test_bytes_need_no_text():
+    assert learn_one(BytesConfig(), lines=[]).decode(learn_one(BytesConfig()).encode("é")) == "é"
+
+
+def test_the_pieces_of_one_column_can_be_given(tmp_path):
+    tokenizers = learn(WordsConfig())
+    save_tokenizers(tokenizers, tmp_path)
+    for column in ("source", "target"):
+        config = GivenConfig(path=tmp_path)
+        given = train_tokenizer(config, lines=lambda: iter([]), count=0, column=column)
+        assert given.vocabulary == getattr(tokenizers, column).vocabulary
+
+
+def test_text_settings_of_other_tasks_are_rejected():
+    with pytest.raises(TextError, match=r'text\.kind = "forms" is for tagging'):
+        learn(FormsConfig())
+    with pytest.raises(TextError, match=r'text\.kind = "forms" is for tagging'):
+        learn_one(FormsConfig())
+    with pytest.raises(TextError, match=r'text\.kind = "columns" is for source and target'):
+        learn_one(ColumnsConfig(source=WordsConfig(), target=WordsConfig()))

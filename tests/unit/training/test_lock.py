@@ -91,7 +91,7 @@ def test_an_error_inside_releases_the_lock(tmp_path: Path) -> None:
 def test_the_content_of_a_released_lock_does_not_matter(tmp_path: Path, text: str) -> None:
     (tmp_path / "lock").write_text(text)
     with run_lock(tmp_path):
-        pass
+        assert owner(tmp_path) == os.getpid()
 
 
 def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
