@@ -4,20 +4,16 @@ Letters: B sentences, K beams, N = B·K, F finished hypotheses kept per sentence
 tokens per hypothesis.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from calque.search.fixed_state import Batch, Beams, Plan
 from calque.search.step import Best
 
-if TYPE_CHECKING:
-    from calque.search.fixed_beam import Batch, Beams, Plan
 
-
-def update(beams: "Beams", batch: "Batch", best: Best, *, plan: "Plan") -> tuple["Beams", Tensor]:
+def update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams, Tensor]:
     """The search state after a token, in the same tensors, and the rows [N] that the hypotheses extend."""
     count, width = best.tokens.shape[1], plan.beams
     rows = torch.empty_like(beams.last)

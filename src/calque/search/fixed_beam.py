@@ -9,7 +9,7 @@ tokens per hypothesis.
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from calque.search.beam import Goal, cut_hypotheses
+from calque.search.fixed_state import Batch, Beams, Ends, Plan
 from calque.search.observers import NO_HOOKS, Hooks
 from calque.search.scoring import Scoring, SentenceLengths
 from calque.search.step import Best, BestStep, Hypothesis, Limits, Live, Marks, allowed_best
@@ -32,52 +33,6 @@ class FixedStep(BestStep, Protocol):
     def fixed(self, state: Any, *, size: int) -> Any | None:
         """The initial state with room for `size` tokens per hypothesis; None if the model has no such state."""
         ...
-
-
-class Batch(NamedTuple):
-    """What stays the same during the search for a batch: rows are sentences."""
-
-    sentence: Tensor  # [B], index in the initial batch
-    limits: Limits
-    lengths: SentenceLengths
-    context: Any
-
-
-class Ends(NamedTuple):
-    """The best complete hypotheses, best first; −∞ in slots that are still empty."""
-
-    scores: Tensor  # [B,F]
-    log_probs: Tensor  # [B,F]
-    lengths: Tensor  # [B,F], including the end mark
-    slots: Tensor  # [B,F], the slot of the hypothesis before its end mark
-
-
-class Beams(NamedTuple):
-    """The state of beam search in tensors of fixed shape.
-
-    Hypotheses are kept as the tokens that every slot has read and the slots that they extend; see `traced`.
-    """
-
-    length: Tensor  # [B], the number of tokens that have been read, the same for all sentences
-    live: Tensor  # [B,K], the log-probabilities of hypotheses; −∞ in slots without one
-    tokens: Tensor  # [B,K,M], the token that the hypothesis in a slot had at each position when it was there
-    parents: Tensor  # [B,K,M], the slot of the hypothesis that it extended
-    ends: Ends
-    counts: Tensor  # [B], number of hypotheses that have ended so far
-    done: Tensor  # [B]
-    cut: Tensor  # [B,K], log-probabilities of hypotheses that reached the maximum length; −∞ until then
-    last: Tensor  # [N], the tokens to read next
-    state: Any
-
-
-class Plan(NamedTuple):
-    """The settings of a search that are the same for all batches."""
-
-    beams: int
-    score: Scoring
-    nbest: int
-    stop_after: int | None
-    marks: Marks
 
 
 Advance = Callable[[Beams, Batch], Beams]

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from calque.search.fixed_beam import Advance, Batch, Beams, run_plainly
+from calque.search.fixed_beam import Advance, run_plainly
+from calque.search.fixed_state import Batch, Beams
 from calque.tensors import map_rows
 
 KEPT = 32  # graphs of different shapes

@@ -256,10 +256,8 @@ TOKENS = ({"batch_tokens": 20}, {"batch_tokens": 4000})
 
 @pytest.mark.parametrize("family", ["bahdanau", "convolutional", "transformer"])
 def test_no_batch_changes_a_translation_of_real_text(family: str) -> None:
-    """P15 on 200 lines that people wrote, of many lengths and marks: two decisions of this project."""
-    folder = Path(__file__).parents[3] / "docs" / "decisions"
-    pages = [next(folder.glob(f"{number:04}-*.md")) for number in range(1, 20)]
-    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines() if line.strip()][:200]
+    """P15 on 200 lines that people wrote, of many lengths and marks: early pages of this project."""
+    lines = (Path(__file__).parent / "written_lines.txt").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 200
     tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=600), lines=lines)
     translator = garbage(tokenizer, family=family, beam=3, maximum=8, source_limit=40)
@@ -272,7 +270,7 @@ def test_no_batch_changes_a_translation_of_real_text(family: str) -> None:
             assert translation.candidates[0].score == pytest.approx(
                 score, rel=1e-8
             )  # the encoder's values are in the hundreds
-    assert len({translation.text for translation in alone}) > 30  # how many depends on the words of these pages
+    assert len({translation.text for translation in alone}) > 100
 
 
 # --- Blank lines ---
