@@ -34,7 +34,6 @@ OURS = {"calque", "calque_phrasebook"}
 BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}
 RARELY_USED = {"torch.distributed.fsdp", "torch.distributed.tensor"}  # take half as long as the rest of torch
-KERNELS = {"calque.layers.kernels", "calque.search.beam_kernel"}  # need Triton, which only torch for GPUs brings along
 OPTIONAL = {"matplotlib", "tensorboard", "torch.utils.tensorboard", "zstandard", "compression"}
 
 Sources = dict[str, str]  # module → its text; a package stands under its own name
@@ -122,8 +121,9 @@ def _may_hide(item: Import) -> bool:
 
     Where a command must start fast, also torch and what needs it.
     """
-    names = OPTIONAL | RARELY_USED | KERNELS
+    names = OPTIONAL | RARELY_USED
     optional = any(item.imported == name or item.imported.startswith(f"{name}.") for name in names)
+    optional = optional or item.imported.endswith("_kernel")  # needs Triton, which comes with torch for GPUs alone
     return optional or (room(item.module) in STARTS_FAST and item.imported.split(".")[0] in (*OURS, "torch"))
 
 

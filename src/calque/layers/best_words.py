@@ -23,7 +23,7 @@ def best_words(logits: Tensor, *, count: int, end: int) -> BestWords:
     On a GPU, a kernel reads the logits once and returns nothing but these words.
     """
     if logits.is_cuda and logits.dtype != torch.float64 and count <= logits.shape[1]:
-        from calque.layers.kernels import best_words as fast  # needs Triton
+        from calque.layers.best_words_kernel import best_words as fast  # needs Triton
 
         return BestWords(*fast(logits, count=count, end=end))
     wide = logits if logits.dtype == torch.float64 else logits.float()

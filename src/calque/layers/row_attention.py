@@ -22,7 +22,7 @@ def attend_cached(queries: Tensor, new: Pair, cache: Pair, *, ancestors: Tensor,
     the new token is entered there too.
     """
     if queries.is_cuda and queries.dtype != torch.float64:
-        from calque.layers.kernels import attend_cached as fast  # needs Triton
+        from calque.layers.row_attention_kernel import attend_cached as fast  # needs Triton
 
         return fast(queries, new, cache, ancestors=ancestors, position=position)
     for part, added in zip(cache, new, strict=True):
@@ -40,7 +40,7 @@ def attend_shared(queries: Tensor, keys: Tensor, values: Tensor, *, lengths: Ten
     N/B adjacent hypotheses share a sentence; of its keys the first `lengths` [B] are attended to.
     """
     if queries.is_cuda and queries.dtype != torch.float64:
-        from calque.layers.kernels import attend_shared as fast  # needs Triton
+        from calque.layers.row_attention_kernel import attend_shared as fast  # needs Triton
 
         return fast(queries, keys, values, lengths=lengths)
     rows = torch.arange(len(queries), device=queries.device) // (len(queries) // len(keys))

@@ -38,7 +38,7 @@ def update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams
 
 
 @triton.jit
-def _penalty(length, alpha, is_gnmt: tl.constexpr):  # type: ignore[no-untyped-def]
+def _penalty(length, alpha, is_gnmt: tl.constexpr):
     base = length.to(tl.float32)
     if is_gnmt:
         base = (5.0 + base) / 6.0
@@ -46,7 +46,7 @@ def _penalty(length, alpha, is_gnmt: tl.constexpr):  # type: ignore[no-untyped-d
 
 
 @triton.jit
-def _update(  # type: ignore[no-untyped-def]
+def _update(
     best_log_probs,
     best_tokens,
     best_ends,
