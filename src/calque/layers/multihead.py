@@ -14,6 +14,12 @@ from calque.layers.dropout import dropout
 from calque.layers.observers import AttentionLayer
 from calque.layers.positions import distances, rotate
 
+SHORT = 64
+"""Sentences of at most so many tokens are attended to by plain products in a compiled block on a GPU.
+
+With sentences of 32 tokens, a flash kernel fills a quarter of its tiles (benchmarks/results/train_h200_2026-11-17.md).
+"""
+
 
 class KeysValues(NamedTuple):
     """Projected keys and values: of the encoder's outputs or, in self-attention, of the tokens themselves."""
@@ -57,6 +63,7 @@ class MultiHead(AttentionLayer):
         self.key_value_heads = key_value_heads or heads
         self.head_width = width // heads
         self.dropout = dropout
+        self.multiplies_short = False  # set by `compile_blocks`
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(memory_width, 2 * self.key_value_heads * self.head_width)
         self.out = nn.Linear(width, width)
@@ -95,7 +102,7 @@ class MultiHead(AttentionLayer):
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
         """The attention output [B,H,Q,d] of each head, before the heads are concatenated and projected."""
-        if self.shows_weights or self._draws_own_masks(queries):
+        if self.shows_weights or self._draws_own_masks(queries) or self._is_short(queries, memory):
             keys, values = map(self._for_heads, memory)
             if causal:
                 mask = distances(queries.shape[2], keys=keys.shape[2], device=keys.device) <= 0
@@ -121,6 +128,11 @@ class MultiHead(AttentionLayer):
         """
         is_dropping = self.training and self.dropout > 0
         return is_dropping and queries.device.type == "cpu" and not torch.compiler.is_compiling() and arithmetic() >= 2
+
+    def _is_short(self, queries: Tensor, memory: KeysValues) -> bool:
+        """Whether plain products beat the fused kernel: for short sentences in a compiled block on a GPU."""
+        is_short = max(queries.shape[2], memory.keys.shape[2]) <= SHORT
+        return self.multiplies_short and self.training and is_short and queries.device.type == "cuda"
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         """[B,Q,S], the attention weights of queries [B,H,Q,d], averaged over heads and without dropout."""

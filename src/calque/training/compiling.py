@@ -1,32 +1,100 @@
-"""Compiled training: one graph per batch shape."""
+"""Compiled training: blocks of a model as graphs, each compiled once per batch shape, and where they are kept."""
 
 import atexit
 import importlib
 import os
 import shutil
+import stat
 import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MethodType
+from typing import Any
 
 import torch
 from torch import nn
 
+from calque.layers.multihead import MultiHead
+from calque.layers.output import FullOutput
+from calque.layers.padded_output import graph_cross_entropy
+from calque.layers.transformer import DecoderBlock, EncoderBlock
+
 NOTICE = "compiling: the first step with each batch shape takes longer"
 GRAPHS = 64  # more than the number of batch shapes in training and evaluation mode together
+BLOCKS = (EncoderBlock, DecoderBlock)
 
 
-def compile_shapes(model: nn.Module, *, backend: str = "inductor") -> None:
-    """Compiles a model's forward and backward pass; each batch shape has its own graph.
+def compile_model(model: nn.Module, *, version: int, backend: str = "inductor") -> None:
+    """Compiles a model's forward and backward pass; each batch shape has its own graphs.
 
-    Kernels are not autotuned, so that a resumed run computes the same results. Backends differ only in the kernels that
-    they compile the graphs to.
+    With arithmetic of version 3, a Transformer is compiled block by block, and on a GPU recurrent layers, which have
+    kernels of their own, are left as they are. Kernels are not autotuned, so that a resumed run computes the same
+    results. Backends differ only in the kernels that they compile the graphs to.
     """
     settings = torch._dynamo.config  # torch imports it on first access
     settings.recompile_limit = max(settings.recompile_limit, GRAPHS)  # beyond it, shapes would silently run uncompiled
-    model.compile(backend=backend, dynamic=False)
+    if version < 3:
+        model.compile(backend=backend, dynamic=False)
+        return
+    compile_output(model, backend=backend)
+    is_left = any(isinstance(part, nn.RNNBase) for part in model.modules()) and next(model.parameters()).is_cuda
+    if not compile_blocks(model, backend=backend) and not is_left:
+        model.compile(backend=backend, dynamic=False)
+
+
+def compile_blocks(model: nn.Module, *, backend: str) -> bool:
+    """Compiles the blocks of a Transformer encoder-decoder; returns whether the model has any.
+
+    All blocks of a kind share a graph, so a shape takes two graphs, not one that is as long as the model: with six
+    layers, compiling takes a fifth of the time (benchmarks/results/train_h200_2026-11-17.md).
+    """
+    compiled: dict[type, Callable[..., Any]] = {}
+    for block in model.modules():
+        if isinstance(block, BLOCKS):
+            kind = type(block)
+            if kind not in compiled:
+                compiled[kind] = torch.compile(kind.forward, backend=backend, dynamic=False)
+            block.forward = MethodType(compiled[kind], block)  # type: ignore[method-assign]
+            for layer in block.modules():
+                if isinstance(layer, MultiHead):
+                    layer.multiplies_short = True
+    return bool(compiled)
+
+
+def compile_output(model: nn.Module, *, backend: str) -> None:
+    """Compiles the loss of a full softmax, which is used on a GPU, together with the output layer's products."""
+    for layer in model.modules():
+        if isinstance(layer, FullOutput):
+            layer.padded_loss = torch.compile(graph_cross_entropy, backend=backend, dynamic=False)
 
 
 def is_compiler_error(error: BaseException) -> bool:
     """Whether an exception was raised because torch could not compile a graph."""
     return any(base.__module__.startswith(("torch._dynamo.", "torch._inductor.")) for base in type(error).__mro__)
+
+
+def keep_compiled(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Keeps compiled graphs in the user's cache folder, where later runs find them; returns the folder.
+
+    Graphs are programs, so no one else may write there: the folder has mode 0700. If the environment names a folder
+    for the compiler already, that is used, and None is returned; if the folder is not the user's own, or cannot be
+    created, graphs are not kept.
+    """
+    if "TORCHINDUCTOR_CACHE_DIR" in environment:
+        return None
+    root = environment.get("XDG_CACHE_HOME", "")
+    folder = (Path(root) if root.startswith("/") else Path.home() / ".cache") / "calque" / "compiled"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise PermissionError
+        folder.chmod(0o700)
+    except OSError:
+        compile_afresh()
+        return None
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+    return folder
 
 
 def compile_afresh() -> None:

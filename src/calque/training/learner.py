@@ -15,7 +15,7 @@ from calque.folders.weights import load_weights_into
 from calque.tasks.interfaces import Carry
 from calque.training.averaging import MovingAverage, TriggeredAverage
 from calque.training.checkpoints import Snapshot
-from calque.training.compiling import compile_shapes
+from calque.training.compiling import compile_model, keep_compiled
 from calque.training.distributed import Ranks, copy_weights, full_weights, shard
 from calque.training.job import Job
 from calque.training.optimisers import optimiser_tensors, restore_optimiser
@@ -46,7 +46,8 @@ class Learner:
         self.updater = Updater(self.model, task=job.task, config=config, seed=job.seed, ranks=ranks, splits=splits)
         self.updater.observer = job.observer
         if config.compile:
-            compile_shapes(self.model)
+            keep_compiled()
+            compile_model(self.model, version=config.arithmetic)
         self.progress = Progress()
         self._fixed_settings = {  # the state depends on them
             "training.optimiser.kind": config.optimiser.kind,
