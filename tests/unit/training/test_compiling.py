@@ -21,7 +21,10 @@ from calque.training.journal import read_journal
 from calque.training.loop import Trainer
 from calque.training.update import Updater
 
-pytestmark = pytest.mark.usefixtures("unplotted")
+pytestmark = [
+    pytest.mark.usefixtures("unplotted"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),  # which torch's compiler hides otherwise
+]
 
 STATIC = ("training.batch.shapes=static", "training.accumulate=1", "training.log_every=1", "training.average=0")
 SHORT = ("training.steps=6", "training.validate_every=3", "training.checkpoint_every=3")
@@ -111,7 +114,7 @@ def test_every_shape_has_one_graph_with_any_dropout(
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_compiler_that_failed_once_is_retried(times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C also reaches the compiler. The step counts once; a second failure is raised."""
-    monkeypatch.setattr(learner, "compile_model", lambda _model, *, version: None)  # failures are injected below
+    monkeypatch.setattr(learner, "compile_model", lambda _model, **_options: None)  # failures are injected below
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "damaged"))
     values = toy_values(
         toy_corpus(tmp_path), "plain", *STATIC, *SHORT, "training.accumulate=2", "training.compile=true"
