@@ -120,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began, figures = time.monotonic(), []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
     print(
-        "| case | target tokens/s | ms/step | host ms/step | first s | waits | memory GB |\n|---|---|---|---|---|---|---|"
+        "| case | target tokens/s | ms/step | host ms/step | first s | waits | memory GB |\n"
+        "|---|---|---|---|---|---|---|"
     )
     for case in CASES:
         if options.only and not any(case.name.startswith(text) for text in options.only):

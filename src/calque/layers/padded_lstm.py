@@ -3,10 +3,10 @@
 Letters: N rows, S positions, E input width, D width, R directions.
 
 Packing sorts rows and counts tokens on the host, so that shapes change from batch to batch, which no captured graph
-allows. Here a kernel reads the padding too, but an additional input, which is 1 at padding, keeps the cell as it is: its
-weights are so large that the forget gate is exactly 1 and the input gate exactly 0. A row that is read forwards has its
-last cell at the end of the padding; one that is read backwards still has its first cell, 0, and thus h = o·tanh 0 = 0,
-when it reaches its last token.
+allows. Here a kernel reads the padding too, but an additional input, which is 1 at padding, keeps the cell as it is:
+its weights are so large that the forget gate is exactly 1 and the input gate exactly 0. A row that is read forwards has
+its last cell at the end of the padding; one that is read backwards still has its first cell, 0, and thus
+h = o·tanh 0 = 0, when it reaches its last token.
 """
 
 from collections.abc import Sequence
