@@ -29,6 +29,7 @@ from calque.data.pair_batch import PairBatch
 from calque.data.subword_regularisation import FixedConfig
 from calque.devices import choose_device
 from calque.layers.multihead import MultiHead
+from calque.layers.transformer import DecoderBlock, EncoderBlock
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.objective import ObjectiveConfig
 from calque.tasks.translation import Translation
@@ -40,6 +41,9 @@ from calque.training.settings import TrainingConfig
 from calque.training.update import MemorySplits, Updater
 
 VOCABULARY, WIDTH, SHORTEST = 32_004, 32, 25  # positions, end mark included
+
+
+KERNELS = 16  # printed of a profile; --json has all
 
 
 class Case(NamedTuple):
@@ -80,7 +84,10 @@ WAYS: dict[str, dict[str, Any]] = {
     "eager": {"arithmetic": 3, "compile": False},
     "now": {"arithmetic": 3, "compile": True},
     "uncaptured": {"arithmetic": 3, "compile": True},
+    "products": {"arithmetic": 3, "compile": True},
     "fused-attention": {"arithmetic": 3, "compile": True},
+    "whole": {"arithmetic": 3, "compile": True},
+    "apart": {"arithmetic": 3, "compile": True},
 }
 CASES = [
     Case("lstm-fed", 25_000, "before"),
@@ -94,7 +101,10 @@ CASES = [
     Case("base", 65_536, "now"),
     Case("base", 25_000, "before-compiled"),
     Case("base", 25_000, "uncaptured"),
+    Case("base", 65_536, "products"),
     Case("base", 65_536, "fused-attention"),
+    Case("base", 65_536, "whole"),
+    Case("base", 65_536, "apart"),
     Case("base", 100_000, "now"),
     Case("big", 65_536, "now"),
     Case("lstm-fed", 25_000, "eager"),
@@ -147,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if figure["failure"]:
             print(f"  not captured: {figure['failure']}", flush=True)
         if options.profile:
-            print(figure["profile"], flush=True)
+            print("\n".join(line[:120] for line in figure["profile"].splitlines()[:KERNELS]), flush=True)
         if options.json:
             options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
     return 0
@@ -219,13 +229,18 @@ def build(case: Case, *, device: torch.device, folder: Path) -> Updater:
     splits = MemorySplits(folder / "history.jsonl")
     updater = Updater(model, task=task, config=config, seed=1, ranks=Ranks(), splits=splits)
     if config.compile:
-        compile_model(model, version=config.arithmetic)
+        compile_model(model, version=config.arithmetic, captured=updater.captured is not None)
     if case.way == "uncaptured":
         updater.captured = None
-    if case.way == "fused-attention":
-        for layer in model.modules():
-            if isinstance(layer, MultiHead):
-                layer.multiplies_short = False
+    for layer in model.modules():
+        if isinstance(layer, MultiHead) and case.way in ("products", "fused-attention"):
+            layer.has_kernel, layer.is_compiled = False, case.way == "products"
+        if isinstance(layer, MultiHead) and case.way == "apart":
+            layer.joins_products = False
+        if isinstance(layer, EncoderBlock | DecoderBlock) and case.way == "whole":
+            del layer.forward  # its own, compiled one
+    if case.way == "whole":
+        model.compile(dynamic=False)
     return updater
 
 
@@ -284,8 +299,8 @@ def kernels(steps: Iterator[int]) -> str:
     total = sum(event.self_device_time_total for event in events) / 3000
     lines = [f"  kernels: {total:.1f} ms/step, {sum(event.count for event in events) // 3} launches/step"]
     lines += [
-        f"  {event.self_device_time_total / 3000:8.2f} ms {event.count / 3:7.1f} x {event.key[:110]}"
-        for event in events[:16]
+        f"  {event.self_device_time_total / 3000:8.3f} ms {event.count / 3:7.1f} x {event.key[:160]}"
+        for event in events
     ]
     return "\n".join(lines)
 

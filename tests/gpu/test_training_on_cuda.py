@@ -20,6 +20,7 @@ from calque.layers.output import FullOutput
 from calque.layers.padded_lstm import padded_lstm
 from calque.layers.padded_output import graph_cross_entropy
 from calque.layers.recurrent import Recurrence
+from calque.layers.short_attention import fits, load_kernel
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.objective import ObjectiveConfig
 from calque.tasks.translation import Translation
@@ -42,10 +43,10 @@ _SIDE = {"kind": "transformer", "layers": 2, "width": 64, "heads": 4, "feed_forw
 _ENCODER = {"kind": "recurrent", "layers": 2, "width": 64, "embedding": 32, "dropout": 0.2}
 _LUONG = {**_ENCODER, "kind": "luong", "attention": {"score": "general"}}
 FAMILIES: dict[str, dict[str, Any]] = {
-    "transformer": {"tie": "all", "encoder": _SIDE, "decoder": _SIDE},
     "luong": {"encoder": _ENCODER, "decoder": _LUONG},
     "luong without feeding": {"encoder": _ENCODER, "decoder": {**_LUONG, "input_feeding": False}},
     "gru": {"encoder": {**_ENCODER, "cell": "gru"}, "decoder": {**_LUONG, "cell": "gru"}},
+    "transformer": {"tie": "all", "encoder": _SIDE, "decoder": _SIDE},
 }
 
 
@@ -66,7 +67,7 @@ def casting(precision: str) -> AbstractContextManager[Any]:
 def assert_near(results: list[Tensor], expected: list[Tensor], precision: str) -> None:
     for value, clear in zip(results, expected, strict=True):
         near = PRECISIONS[precision] * clear.abs().max().item()
-        torch.testing.assert_close(value.float(), clear.float(), rtol=0, atol=near)
+        torch.testing.assert_close(value.double(), clear.double(), rtol=0, atol=near)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -121,21 +122,47 @@ def test_the_fused_cell(precision: str) -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_attention_to_short_sentences_in_compiled_blocks(precision: str) -> None:
+@pytest.mark.parametrize(("queries", "keys"), [(32, 32), (7, 33), (64, 64), (50, 3), (1, 1)])
+@pytest.mark.parametrize("width", [16, 64])
+def test_the_kernel_for_short_sentences(width: int, queries: int, keys: int, precision: str) -> None:
+    assert load_kernel()
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    inputs = [torch.randn(5, size, 3, width, device=CUDA) for size in (queries, keys, keys)]
+    inputs = [values.to(dtype).transpose(1, 2).requires_grad_() for values in inputs]
+    mask = (torch.arange(keys, device=CUDA) < torch.randint(1, keys + 1, (5, 1), device=CUDA))[:, None, None]
+    slopes = torch.randn(5, 3, queries, width, device=CUDA).to(dtype)
+    for causal in (True, False) if queries == keys else (False,):
+        assert fits(inputs[0], inputs[1], None if causal else mask)
+        output = torch.ops.calque.short_attention(*inputs, None if causal else mask, causal)
+        wide = [values.detach().double().requires_grad_() for values in inputs]
+        allowed = torch.ones(queries, keys, device=CUDA, dtype=torch.bool).tril() if causal else mask
+        scores = wide[0] @ wide[1].transpose(2, 3) * width**-0.5
+        clear = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1) @ wide[2]
+        results = [output, *torch.autograd.grad(output, inputs, slopes)]
+        expected = [clear, *torch.autograd.grad(clear, wide, slopes.double())]
+        assert_near(results, expected, precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("with_kernel", [True, False])
+def test_attention_to_short_sentences_in_compiled_blocks(with_kernel: bool, precision: str) -> None:
     config = copy.deepcopy(FAMILIES["transformer"])
     for side in ("encoder", "decoder"):
         config[side]["dropout"] = 0.0
     clear = Model(ModelConfig.model_validate(config), sizes=Sizes(VOCABULARY, VOCABULARY, joint=True)).to(CUDA).train()
     fast = copy.deepcopy(clear)
     assert compile_blocks(fast, backend="inductor")
-    assert all(layer.multiplies_short for layer in fast.modules() if isinstance(layer, MultiHead))
+    for layer in fast.modules():
+        if isinstance(layer, MultiHead):
+            assert layer.is_compiled and layer.has_kernel
+            layer.has_kernel = with_kernel
     batch = batch_of(9, 11).to(CUDA)
     results = []
     for model in (fast, clear):
         with casting(precision):
             hidden = model(batch.source, batch.target_input).hidden
         hidden = hidden * (batch.target_output != 0)[..., None]
-        hidden.float().square().sum().backward()
+        (hidden * torch.linspace(-1, 1, hidden.numel(), device=CUDA).view_as(hidden)).sum().backward()
         results.append([hidden, *(parameter.grad for parameter in model.parameters() if parameter.grad is not None)])
     assert_near(*results, precision)
 
@@ -165,7 +192,7 @@ def updater_of(family: str, folder: Path, *settings: tuple[str, Any]) -> Updater
     config = TrainingConfig.model_validate(values)
     splits = MemorySplits(folder / "history.jsonl")
     updater = Updater(model, task=task, config=config, seed=1, ranks=Ranks(), splits=splits)
-    compile_model(model, version=config.arithmetic)
+    compile_model(model, version=config.arithmetic, captured=updater.captured is not None)
     return updater
 
 

@@ -13,12 +13,7 @@ from calque.layers.arithmetic import arithmetic
 from calque.layers.dropout import dropout
 from calque.layers.observers import AttentionLayer
 from calque.layers.positions import distances, rotate
-
-SHORT = 64
-"""Sentences of at most so many tokens are attended to by plain products in a compiled block on a GPU.
-
-With sentences of 32 tokens, a flash kernel fills a quarter of its tiles (benchmarks/results/train_h200_2026-11-17.md).
-"""
+from calque.layers.short_attention import fits, is_short
 
 
 class KeysValues(NamedTuple):
@@ -63,7 +58,9 @@ class MultiHead(AttentionLayer):
         self.key_value_heads = key_value_heads or heads
         self.head_width = width // heads
         self.dropout = dropout
-        self.multiplies_short = False  # set by `compile_blocks`
+        self.is_compiled = False  # set by `compile_blocks`, as is the next
+        self.has_kernel = False  # for attention over short sentences
+        self.joins_products = True
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(memory_width, 2 * self.key_value_heads * self.head_width)
         self.out = nn.Linear(width, width)
@@ -93,6 +90,25 @@ class MultiHead(AttentionLayer):
         queries = self.split_heads(self.query(inputs))
         return queries if turn is None else rotate(queries, turn)
 
+    def queries_keys_values(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
+        """`queries` and `remember` of the same inputs, for self-attention; in a compiled block, by `joined`."""
+        if self.is_compiled and self.joins_products:
+            return self.joined(inputs, turn=turn)
+        return self.queries(inputs, turn=turn), self.remember(inputs, turn=turn)
+
+    def joined(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
+        """Queries, keys and values by one product with all weights below each other, and one product for its gradient.
+
+        The graph joins the weights as it casts them.
+        """
+        weight = torch.cat([self.query.weight, self.key_value.weight])
+        projected = F.linear(inputs, weight, torch.cat([self.query.bias, self.key_value.bias]))
+        sizes = [len(self.query.weight), *2 * [len(self.key_value.weight) // 2]]
+        queries, keys, values = (self.split_heads(part) for part in torch.split(projected, sizes, dim=-1))
+        if turn is not None:
+            queries, keys = rotate(queries, turn), rotate(keys, turn)
+        return queries, KeysValues(keys, values)
+
     def project_attention(
         self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool = False
     ) -> Tensor:
@@ -102,6 +118,8 @@ class MultiHead(AttentionLayer):
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
         """The attention output [B,H,Q,d] of each head, before the heads are concatenated and projected."""
+        if self._uses_kernel(queries, memory, mask):
+            return torch.ops.calque.short_attention(queries, *memory, mask, causal)  # type: ignore[no-any-return]
         if self.shows_weights or self._draws_own_masks(queries) or self._is_short(queries, memory):
             keys, values = map(self._for_heads, memory)
             if causal:
@@ -129,10 +147,15 @@ class MultiHead(AttentionLayer):
         is_dropping = self.training and self.dropout > 0
         return is_dropping and queries.device.type == "cpu" and not torch.compiler.is_compiling() and arithmetic() >= 2
 
+    def _uses_kernel(self, queries: Tensor, memory: KeysValues, mask: Tensor | None) -> bool:
+        """Whether `short_attention` computes attention: in a compiled block on a GPU, without dropout on weights."""
+        is_plain = self.has_kernel and self.training and not self.shows_weights and not self.dropout
+        return is_plain and queries.device.type == "cuda" and fits(queries, memory.keys, mask)
+
     def _is_short(self, queries: Tensor, memory: KeysValues) -> bool:
         """Whether plain products beat the fused kernel: for short sentences in a compiled block on a GPU."""
-        is_short = max(queries.shape[2], memory.keys.shape[2]) <= SHORT
-        return self.multiplies_short and self.training and is_short and queries.device.type == "cuda"
+        is_graph = self.is_compiled and self.training and queries.device.type == "cuda"
+        return is_graph and is_short(queries, memory.keys)
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         """[B,Q,S], the attention weights of queries [B,H,Q,d], averaged over heads and without dropout."""
@@ -154,10 +177,10 @@ class MultiHead(AttentionLayer):
 
         With rotary positions, keys are cached after rotation.
         """
-        keys_values = self.remember(inputs, turn=chunk.turn)
+        queries, keys_values = self.queries_keys_values(inputs, turn=chunk.turn)
         if chunk.past:
             keys_values = past.append(keys_values)
-        return self(inputs, keys_values, chunk.mask, causal=not chunk.past, turn=chunk.turn), keys_values
+        return self.project_attention(queries, keys_values, chunk.mask, causal=not chunk.past), keys_values
 
     def split_heads(self, rows: Tensor) -> Tensor:
         """[N,T,D] as [N,H,T,d], one vector per head."""

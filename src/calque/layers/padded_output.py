@@ -48,15 +48,18 @@ def graph_cross_entropy(
 
     With logits z, a position has the loss log Σ exp z − (1 − ε) z_target − ε·mean z. The logit of the target is a sum
     over all words with a mask of one word, because the gradient of a sum with a mask is a mask, and that of an index is
-    a scattered sum. Uncompiled, every operation would be a pass over all logits.
+    a scattered sum. The maximum, which only keeps exp from overflowing, has no gradient; the compiler finds it and the
+    sum in one pass. Uncompiled, every operation would be a pass over all logits.
     """
     size = len(weight)
     logits = _wide(padded_logits(hidden, weight, bias))
     words = torch.arange(logits.shape[1], device=logits.device)
     is_word = words < size
-    log_sums = logits.masked_fill(~is_word, -torch.inf).logsumexp(dim=1)
+    known = logits.masked_fill(~is_word, -torch.inf)
+    top = known.detach().amax(dim=1, keepdim=True)
+    log_sums = top + (known - top).exp().sum(dim=1, keepdim=True).log()
     of_targets = torch.where(words == targets[:, None], logits, 0.0).sum(dim=1)
-    losses = log_sums - (1 - smoothing) * of_targets
+    losses = log_sums.squeeze(1) - (1 - smoothing) * of_targets
     if smoothing:
         losses = losses - smoothing / size * torch.where(is_word, logits, 0.0).sum(dim=1)
     return losses.masked_fill(targets == ignored, 0.0).sum()

@@ -17,6 +17,7 @@ from torch import nn
 from calque.layers.multihead import MultiHead
 from calque.layers.output import FullOutput
 from calque.layers.padded_output import graph_cross_entropy
+from calque.layers.short_attention import load_kernel
 from calque.layers.transformer import DecoderBlock, EncoderBlock
 
 NOTICE = "compiling: the first step with each batch shape takes longer"
@@ -24,22 +25,25 @@ GRAPHS = 64  # more than the number of batch shapes in training and evaluation m
 BLOCKS = (EncoderBlock, DecoderBlock)
 
 
-def compile_model(model: nn.Module, *, version: int, backend: str = "inductor") -> None:
+def compile_model(model: nn.Module, *, version: int, captured: bool = False, backend: str = "inductor") -> None:
     """Compiles a model's forward and backward pass; each batch shape has its own graphs.
 
-    With arithmetic of version 3, a Transformer is compiled block by block, and on a GPU recurrent layers, which have
-    kernels of their own, are left as they are. Kernels are not autotuned, so that a resumed run computes the same
-    results. Backends differ only in the kernels that they compile the graphs to.
+    With arithmetic of version 3, the loss of a GPU is compiled with the output layer. If passes are captured too, a
+    Transformer is compiled block by block, and recurrent layers, which have kernels of their own, are left as they are;
+    otherwise every block would cost the host more than the launches it saves. Kernels are not autotuned, so that a
+    resumed run computes the same results. Backends differ only in the kernels that they compile the graphs to.
     """
     settings = torch._dynamo.config  # torch imports it on first access
     settings.recompile_limit = max(settings.recompile_limit, GRAPHS)  # beyond it, shapes would silently run uncompiled
-    if version < 3:
+    if version >= 3:
+        compile_output(model, backend=backend)
+    is_done = captured and (compile_blocks(model, backend=backend) or _is_recurrent(model))
+    if not is_done:
         model.compile(backend=backend, dynamic=False)
-        return
-    compile_output(model, backend=backend)
-    is_left = any(isinstance(part, nn.RNNBase) for part in model.modules()) and next(model.parameters()).is_cuda
-    if not compile_blocks(model, backend=backend) and not is_left:
-        model.compile(backend=backend, dynamic=False)
+
+
+def _is_recurrent(model: nn.Module) -> bool:
+    return any(isinstance(part, nn.RNNBase) for part in model.modules())
 
 
 def compile_blocks(model: nn.Module, *, backend: str) -> bool:
@@ -49,6 +53,7 @@ def compile_blocks(model: nn.Module, *, backend: str) -> bool:
     layers, compiling takes a fifth of the time (benchmarks/results/train_h200_2026-11-17.md).
     """
     compiled: dict[type, Callable[..., Any]] = {}
+    has_kernel = next(model.parameters()).is_cuda and load_kernel()
     for block in model.modules():
         if isinstance(block, BLOCKS):
             kind = type(block)
@@ -57,7 +62,7 @@ def compile_blocks(model: nn.Module, *, backend: str) -> bool:
             block.forward = MethodType(compiled[kind], block)  # type: ignore[method-assign]
             for layer in block.modules():
                 if isinstance(layer, MultiHead):
-                    layer.multiplies_short = True
+                    layer.is_compiled, layer.has_kernel = True, has_kernel
     return bool(compiled)
 
 

@@ -47,7 +47,7 @@ class Learner:
         self.updater.observer = job.observer
         if config.compile:
             keep_compiled()
-            compile_model(self.model, version=config.arithmetic)
+            compile_model(self.model, version=config.arithmetic, captured=self.updater.captured is not None)
         self.progress = Progress()
         self._fixed_settings = {  # the state depends on them
             "training.optimiser.kind": config.optimiser.kind,

@@ -104,7 +104,7 @@ def test_every_shape_has_one_graph_with_any_dropout(
     values = toy_values(toy_corpus(tmp_path), "transformer", *STATIC, *SHORT, "training.compile=true")
     uninterrupted = train(values, run=tmp_path / "whole", quiet=True).folder
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    assert 2 * 2 <= graphs <= 2 * 6  # encoder and decoder block, whatever the number of layers; a shape per step
+    assert 2 <= graphs <= 6  # at most one per step
     assert not torch._dynamo.utils.counters["graph_break"]
     interrupted(values, tmp_path / "stopped")
     resume(tmp_path / "stopped", quiet=True)
