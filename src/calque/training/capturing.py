@@ -121,12 +121,19 @@ class CapturedPasses:
         for parameter in self._parameters:
             if parameter.grad is not None and parameter not in self._gradients:
                 self._gradients[parameter] = torch.zeros_like(parameter.grad)
-        self._place_gradients()
         graph = torch.cuda.CUDAGraph()
         # another thread, which prepares batches, may allocate pinned memory meanwhile
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            for parameter in self._parameters:
+                parameter.grad = None
             self._losses.copy_(self._run(static, self._factor))
+            self._add_gradients()
         return Captured(graph, tensors_on(static, self._device))
+
+    def _add_gradients(self) -> None:
+        """Adds the gradients of a pass to the buffers, by a few kernels; autograd would launch one per parameter."""
+        found = [(self._gradients[each], each.grad) for each in self._parameters if each.grad is not None]
+        torch._foreach_add_([buffer for buffer, _ in found], [gradient for _, gradient in found])
 
     def _place_gradients(self) -> None:
         for parameter in self._parameters:
