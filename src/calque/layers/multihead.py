@@ -58,9 +58,8 @@ class MultiHead(AttentionLayer):
         self.key_value_heads = key_value_heads or heads
         self.head_width = width // heads
         self.dropout = dropout
-        self.is_compiled = False  # set by `compile_blocks`, as is the next
+        self.is_compiled = False  # set by `tune_attention`, as is the next
         self.has_kernel = False  # for attention over short sentences
-        self.joins_products = True
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(memory_width, 2 * self.key_value_heads * self.head_width)
         self.out = nn.Linear(width, width)
@@ -91,8 +90,8 @@ class MultiHead(AttentionLayer):
         return queries if turn is None else rotate(queries, turn)
 
     def queries_keys_values(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
-        """`queries` and `remember` of the same inputs, for self-attention; in a compiled block, by `joined`."""
-        if self.is_compiled and self.joins_products:
+        """`queries` and `remember` of the same inputs, for self-attention; in a compiled graph, by `joined`."""
+        if self.is_compiled:
             return self.joined(inputs, turn=turn)
         return self.queries(inputs, turn=turn), self.remember(inputs, turn=turn)
 
@@ -148,12 +147,12 @@ class MultiHead(AttentionLayer):
         return is_dropping and queries.device.type == "cpu" and not torch.compiler.is_compiling() and arithmetic() >= 2
 
     def _uses_kernel(self, queries: Tensor, memory: KeysValues, mask: Tensor | None) -> bool:
-        """Whether `short_attention` computes attention: in a compiled block on a GPU, without dropout on weights."""
+        """Whether `short_attention` computes attention: in a compiled graph on a GPU, without dropout on weights."""
         is_plain = self.has_kernel and self.training and not self.shows_weights and not self.dropout
         return is_plain and queries.device.type == "cuda" and fits(queries, memory.keys, mask)
 
     def _is_short(self, queries: Tensor, memory: KeysValues) -> bool:
-        """Whether plain products beat the fused kernel: for short sentences in a compiled block on a GPU."""
+        """Whether plain products beat the fused kernel: for short sentences in a compiled graph on a GPU."""
         is_graph = self.is_compiled and self.training and queries.device.type == "cuda"
         return is_graph and is_short(queries, memory.keys)
 

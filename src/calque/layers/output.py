@@ -79,7 +79,7 @@ class FullOutput(OutputLayer):
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         self.product: nn.Module | None = None  # computes the logits in its place, see `packed` and `int8`
-        self.padded_loss = padded_cross_entropy  # on a GPU; `compile_blocks` replaces it by a graph
+        self.padded_loss = padded_cross_entropy  # on a GPU; `compile_loss` replaces it by a graph
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ Letters: B sentences, K beams, N = B·K rows, S source, T target, P past, D widt
 
 from typing import Any, Literal, NamedTuple, assert_never
 
-import torch
 from torch import Tensor, nn
 
 from calque.layers.dropout import dropout
@@ -14,7 +13,7 @@ from calque.layers.mixers import SSRU, AverageAttention
 from calque.layers.multihead import Chunk, KeysValues, MultiHead, RelativeMultiHead
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.observers import StateLayer
-from calque.tensors import Slots, fold, map_rows, unfold
+from calque.tensors import Slots, fold, unfold
 
 NormPlace = Literal["pre", "post"]
 MixerName = Literal["attention", "ssru", "average"]
@@ -111,29 +110,6 @@ class DecoderBlock(StateLayer):
         self.around_self = Residual(shape)
         self.around_cross = Residual(shape)
         self.around_feed_forward = Residual(shape)
-
-    def forward(
-        self,
-        stream: Tensor,
-        past: Any,
-        chunk: Chunk,
-        *,
-        memory: KeysValues,
-        mask: Tensor,
-        slots: Slots | None = None,
-        attention: bool = False,
-    ) -> tuple[CrossAttention, Any]:
-        """The residual stream [N,T,D] after the block, the attention over the source if requested, and the cache.
-
-        A compiled block leaves the cache out of the gradient: training reads whole sentences and never uses it, and a
-        graph would otherwise compute the gradient of an output that has none.
-        """
-        stream, after = self.read(stream, past, chunk)
-        cross = self.cross_attend(stream, memory, mask, slots=slots, attention=attention)
-        if torch.compiler.is_compiling():
-            after = map_rows(torch.detach, after)
-        fed = self.feed(cross.stream)
-        return CrossAttention(fed, cross.attended if attention else None, cross.weights), after
 
     def read(self, stream: Tensor, past: Any, chunk: Chunk) -> tuple[Tensor, Any]:
         """The residual stream [N,T,D] after self-attention, and the cache `past` extended by these T tokens."""

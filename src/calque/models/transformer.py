@@ -251,18 +251,17 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         needs_attention = attention or self.copy_gate is not None
         stream, after, shown = inputs, [], None
         for number, block in enumerate(self._blocks()):
-            result, layer_state = block(
+            stream, layer_state = block.read(stream, before[number], chunk)
+            after.append(layer_state)
+            cross = block.cross_attend(
                 stream,
-                before[number],
-                chunk,
-                memory=context.memory[number],
-                mask=source_mask,
+                context.memory[number],
+                source_mask,
                 slots=context.slots,
                 attention=needs_attention and number == self.shown,
             )
-            stream = result.stream
-            after.append(layer_state)
-            shown = result if number == self.shown else shown
+            stream = block.feed(cross.stream)
+            shown = cross if number == self.shown else shown
         assert shown is not None
         weights = shown.weights
         hidden = self.norm(stream)

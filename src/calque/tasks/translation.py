@@ -59,7 +59,7 @@ class Translation:
     def capturable(self, model: nn.Module) -> bool:
         """Whether the loss can be captured as a CUDA graph: whether it depends neither on the step nor on the host."""
         assert isinstance(model, Model)
-        return self.objective.is_constant and model.baseline is None and isinstance(model.output, FullOutput)
+        return self.objective.is_constant and model.baseline is None and type(model.output) is FullOutput
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
         """Updates the reward baseline of hard attention with the rewards of the sampled alignments."""

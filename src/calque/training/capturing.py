@@ -6,7 +6,8 @@ captured. Dropout draws from torch's generator, whose seed and offset a replay r
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -16,8 +17,7 @@ from calque.data.batch import Batch
 from calque.devices import is_out_of_memory
 from calque.training.compiling import is_compiler_error
 
-GRAPHS = 32  # captured at most; batches of further shapes run uncaptured
-WARM_UP = 2  # passes before a capture, in which libraries and the compiler set themselves up
+GRAPHS = 64  # captured at most; batches of further shapes run uncaptured
 
 Shape = tuple[tuple[torch.Size, torch.dtype], ...]
 Pass = Callable[[Any, Tensor], Tensor]
@@ -35,6 +35,8 @@ class Captured(NamedTuple):
 class CapturedPasses:
     """Runs the passes of a training step; each batch shape is captured when it is first met.
 
+    Before, the pass runs twice on another stream: once for libraries and the compiler to set themselves up, and once to
+    see that the host does not wait for the device, which a graph cannot contain.
     Gradients are in buffers that stay where they are. All graphs share one pool of memory, since no two of them run at
     the same time and a pass leaves nothing in it. A pass that cannot be captured, because it depends on the host, is
     left to the caller, as are all passes after it.
@@ -98,6 +100,7 @@ class CapturedPasses:
             if is_out_of_memory(error) or is_compiler_error(error):
                 raise
             self.failure = str(error).strip().splitlines()[0]
+            self._graphs.clear()
             return None
         finally:
             generator.manual_seed(seed)
@@ -111,10 +114,11 @@ class CapturedPasses:
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         state = torch.get_rng_state()
         with torch.cuda.stream(self._stream):
-            for _ in range(WARM_UP):
+            for refuses_waits in (False, True):
                 for parameter in self._parameters:
                     parameter.grad = None
-                self._run(static, self._factor)
+                with waits_refused() if refuses_waits else nullcontext():
+                    self._run(static, self._factor)
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
         if not torch.equal(state, torch.get_rng_state()):
             raise RuntimeError("the pass draws random numbers on the host")
@@ -122,13 +126,22 @@ class CapturedPasses:
             if parameter.grad is not None and parameter not in self._gradients:
                 self._gradients[parameter] = torch.zeros_like(parameter.grad)
         graph = torch.cuda.CUDAGraph()
-        # another thread, which prepares batches, may allocate pinned memory meanwhile
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-            for parameter in self._parameters:
-                parameter.grad = None
-            self._losses.copy_(self._run(static, self._factor))
-            self._add_gradients()
+        try:
+            # another thread, which prepares batches, may allocate pinned memory meanwhile
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                for parameter in self._parameters:
+                    parameter.grad = None
+                self._losses.copy_(self._run(static, self._factor))
+                self._add_gradients()
+        except RuntimeError:
+            self._end_capture()
+            raise
         return Captured(graph, tensors_on(static, self._device))
+
+    def _end_capture(self) -> None:
+        """Captures a graph of one operation: after a capture that failed, torch's generator still waits for its end."""
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self._stream, capture_error_mode="thread_local"):
+            self._losses.zero_()
 
     def _add_gradients(self) -> None:
         """Adds the gradients of a pass to the buffers, by a few kernels; autograd would launch one per parameter."""
@@ -138,6 +151,17 @@ class CapturedPasses:
     def _place_gradients(self) -> None:
         for parameter in self._parameters:
             parameter.grad = self._gradients.get(parameter)
+
+
+@contextmanager
+def waits_refused() -> Iterator[None]:
+    """A context in which an operation that makes the host wait for the device raises a RuntimeError."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 def map_tensors(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:

@@ -1,4 +1,4 @@
-"""Compiled training: blocks of a model as graphs, each compiled once per batch shape, and where they are kept."""
+"""Compiled training: one graph per batch shape, and where compiled graphs are kept."""
 
 import atexit
 import importlib
@@ -6,10 +6,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import MethodType
-from typing import Any
 
 import torch
 from torch import nn
@@ -18,71 +16,61 @@ from calque.layers.multihead import MultiHead
 from calque.layers.output import FullOutput
 from calque.layers.padded_output import graph_cross_entropy
 from calque.layers.short_attention import load_kernel
-from calque.layers.transformer import DecoderBlock, EncoderBlock
 
 NOTICE = "compiling: the first step with each batch shape takes longer"
-GRAPHS = 64  # more than the number of batch shapes in training and evaluation mode together
-BLOCKS = (EncoderBlock, DecoderBlock)
+UNCOMPILED = "not compiled: training.subwords varies the lengths of sentences, so that batch shapes cannot be static"
+GRAPHS = 160  # more than the number of batch shapes in training and evaluation mode together
 
 
 def compile_model(model: nn.Module, *, version: int, captured: bool = False, backend: str = "inductor") -> None:
-    """Compiles a model's forward and backward pass; each batch shape has its own graphs.
+    """Compiles a model's forward and backward pass; each batch shape has its own graph.
 
-    With arithmetic of version 3, the loss of a GPU is compiled with the output layer. If passes are captured too, a
-    Transformer is compiled block by block, and recurrent layers, which have kernels of their own, are left as they are;
-    otherwise every block would cost the host more than the launches it saves. Kernels are not autotuned, so that a
-    resumed run computes the same results. Backends differ only in the kernels that they compile the graphs to.
+    On a GPU, with arithmetic of version 3, the loss is compiled with the output layer, and `tune_attention` chooses how
+    attention is computed. If passes are `captured` too, recurrent models, which have kernels of their own, are left as
+    they are. Kernels are not autotuned, so that a resumed run computes the same results. Backends differ only in the
+    kernels that they compile the graphs to.
     """
     settings = torch._dynamo.config  # torch imports it on first access
     settings.recompile_limit = max(settings.recompile_limit, GRAPHS)  # beyond it, shapes would silently run uncompiled
-    if version >= 3:
-        _split_reductions()
-        compile_output(model, backend=backend)
-    is_done = captured and (compile_blocks(model, backend=backend) or _is_recurrent(model))
-    if not is_done:
+    if version >= 3 and next(model.parameters()).is_cuda:
+        split_reductions()
+        tune_attention(model)
+        compile_loss(model, backend=backend)
+    if not (captured and any(isinstance(part, nn.RNNBase) for part in model.modules())):
         model.compile(backend=backend, dynamic=False)
 
 
-def _split_reductions() -> None:
+def compile_loss(model: nn.Module, *, backend: str) -> None:
+    """Compiles the loss of a full softmax, which is used on a GPU, together with the output layer's products.
+
+    With 32,004 words, the vocabulary layer and its loss took 27 ms of a step of 32,000 target positions, and take 8
+    (benchmarks/results/train_h200_2026-11-17.md, as all figures below).
+    """
+    for layer in model.modules():
+        if isinstance(layer, FullOutput):
+            layer.padded_loss = torch.compile(graph_cross_entropy, backend=backend, dynamic=False)
+
+
+def tune_attention(model: nn.Module) -> None:
+    """Makes attention compute with one product for queries, keys and values, and with a kernel for short sentences.
+
+    Without Triton, short sentences are attended to by plain products. A Transformer base trains 1.07 times as fast with
+    plain products as with torch's fused attention, and 1.10 times as fast again with the kernel and the joint product.
+    """
+    has_kernel = load_kernel()
+    for layer in model.modules():
+        if isinstance(layer, MultiHead):
+            layer.is_compiled, layer.has_kernel = True, has_kernel
+
+
+def split_reductions() -> None:
     """Makes the compiler sum over rows and over columns in two kernels instead of one, as layer norm's gradient does.
 
-    The joint kernel takes 196 µs for 32,000 rows of 512 numbers, the two together 120: 1.04 times as many tokens per
-    second for a Transformer base (benchmarks/results/train_h200_2026-11-17.md).
+    A joint kernel takes 196 µs for 32,000 rows of 512 numbers. A Transformer base trains 1.04 times as fast without.
     """
     triton = importlib.import_module("torch._inductor.config").triton
     if hasattr(triton, "mix_order_reduction"):
         triton.mix_order_reduction = False
-
-
-def _is_recurrent(model: nn.Module) -> bool:
-    return any(isinstance(part, nn.RNNBase) for part in model.modules())
-
-
-def compile_blocks(model: nn.Module, *, backend: str) -> bool:
-    """Compiles the blocks of a Transformer encoder-decoder; returns whether the model has any.
-
-    All blocks of a kind share a graph, so a shape takes two graphs, not one that is as long as the model: with six
-    layers, compiling takes a fifth of the time (benchmarks/results/train_h200_2026-11-17.md).
-    """
-    compiled: dict[type, Callable[..., Any]] = {}
-    has_kernel = next(model.parameters()).is_cuda and load_kernel()
-    for block in model.modules():
-        if isinstance(block, BLOCKS):
-            kind = type(block)
-            if kind not in compiled:
-                compiled[kind] = torch.compile(kind.forward, backend=backend, dynamic=False)
-            block.forward = MethodType(compiled[kind], block)  # type: ignore[method-assign]
-            for layer in block.modules():
-                if isinstance(layer, MultiHead):
-                    layer.is_compiled, layer.has_kernel = True, has_kernel
-    return bool(compiled)
-
-
-def compile_output(model: nn.Module, *, backend: str) -> None:
-    """Compiles the loss of a full softmax, which is used on a GPU, together with the output layer's products."""
-    for layer in model.modules():
-        if isinstance(layer, FullOutput):
-            layer.padded_loss = torch.compile(graph_cross_entropy, backend=backend, dynamic=False)
 
 
 def is_compiler_error(error: BaseException) -> bool:

@@ -176,8 +176,8 @@ class Updater:
         """Whether passes are captured as CUDA graphs: in compiled runs on a GPU, if the task's loss allows it."""
         config, allows = self.config, getattr(self.task, "capturable", None)
         is_plain = not self.is_sharded and not self.scaler.is_enabled() and config.arithmetic >= 3
-        is_fixed = config.compile and config.batch.shapes == "static"
-        return self.device.type == "cuda" and is_fixed and is_plain and allows is not None and allows(self.model)
+        is_gpu = self.device.type == "cuda"
+        return is_gpu and config.compiles and is_plain and allows is not None and allows(self.model)
 
     def _captured_passes(self) -> CapturedPasses:
         def run(batch: Batch, factor: Tensor) -> Tensor:
