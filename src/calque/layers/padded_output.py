@@ -21,8 +21,8 @@ def is_padded(hidden: Tensor, weight: Tensor) -> bool:
     return hidden.device.type == "cuda" and needs_gradient and arithmetic() >= 3
 
 
-def padded_logits(hidden: Tensor, weight: Tensor, bias: Tensor, *, beyond: float = 0.0) -> Tensor:
-    """The logits [M,P] of hidden vectors [M,D]; those from V on, of words that do not exist, are `beyond`.
+def padded_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The logits [M,P] of hidden vectors [M,D]; columns from V on are those of words whose weights are 0.
 
     The padding is part of the product, not of the parameters: no file and no optimiser sees it, and its gradient is
     discarded. Law: the first V columns are `F.linear(hidden, weight, bias)`.
@@ -30,7 +30,7 @@ def padded_logits(hidden: Tensor, weight: Tensor, bias: Tensor, *, beyond: float
     missing = -len(weight) % MULTIPLE
     if not missing:
         return F.linear(hidden, weight, bias)
-    return F.linear(hidden, F.pad(weight, (0, 0, 0, missing)), F.pad(bias, (0, missing), value=beyond))
+    return F.linear(hidden, F.pad(weight, (0, 0, 0, missing)), F.pad(bias, (0, missing)))
 
 
 def padded_cross_entropy(
@@ -48,18 +48,18 @@ def graph_cross_entropy(
 
     With logits z, a position has the loss log Σ exp z − (1 − ε) z_target − ε·mean z. The logit of the target is a sum
     over all words with a mask of one word, because the gradient of a sum with a mask is a mask, and that of an index is
-    a scattered sum. The maximum, which only keeps exp from overflowing, has no gradient; the compiler finds it and the
-    sum in one pass. Uncompiled, every operation would be a pass over all logits.
+    a scattered sum. Uncompiled, every operation would be a pass over all logits. Variants with the maximum and the sum
+    in one pass, or with indices of 32 bits, were slower (benchmarks/results/train_h200_2026-11-17.md).
     """
     size = len(weight)
-    logits = _wide(padded_logits(hidden, weight, bias, beyond=-torch.inf))
-    words = torch.arange(logits.shape[1], device=logits.device, dtype=torch.int32)  # a GPU is slow at 64 bits
-    top = logits.detach().amax(dim=1, keepdim=True)
-    log_sums = top + (logits - top).exp().sum(dim=1, keepdim=True).log()
-    of_targets = torch.where(words == targets.int()[:, None], logits, 0.0).sum(dim=1)
-    losses = log_sums.squeeze(1) - (1 - smoothing) * of_targets
+    logits = _wide(padded_logits(hidden, weight, bias))
+    words = torch.arange(logits.shape[1], device=logits.device)
+    is_word = words < size
+    log_sums = logits.masked_fill(~is_word, -torch.inf).logsumexp(dim=1)
+    of_targets = torch.where(words == targets[:, None], logits, 0.0).sum(dim=1)
+    losses = log_sums - (1 - smoothing) * of_targets
     if smoothing:
-        losses = losses - smoothing / size * torch.where(words < size, logits, 0.0).sum(dim=1)
+        losses = losses - smoothing / size * torch.where(is_word, logits, 0.0).sum(dim=1)
     return losses.masked_fill(targets == ignored, 0.0).sum()
 
 
