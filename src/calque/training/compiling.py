@@ -27,8 +27,8 @@ def compile_model(model: nn.Module, *, version: int, captured: bool = False, bac
 
     On a GPU, with arithmetic of version 3, the loss is compiled with the output layer, and `tune_attention` chooses how
     attention is computed. If passes are `captured` too, recurrent models, which have kernels of their own, are left as
-    they are. In a deterministic run no reduction is autotuned, so that a resumed run computes the same results. Backends
-    differ only in the kernels that they compile the graphs to.
+    they are. In a deterministic run no reduction is autotuned, so that a resumed run computes the same results.
+    Backends differ only in the kernels that they compile the graphs to.
     """
     settings = torch._dynamo.config  # torch imports it on first access
     settings.recompile_limit = max(settings.recompile_limit, GRAPHS)  # beyond it, shapes would silently run uncompiled
