@@ -130,10 +130,7 @@ class CapturedPasses:
         try:
             # another thread, which prepares batches, may allocate pinned memory meanwhile
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-                for parameter in self._parameters:
-                    parameter.grad = None
-                self._losses.copy_(self._run(static, self._factor))
-                self._add_gradients()
+                self._record(static)
         except RuntimeError:
             self._end_capture()
             raise
@@ -143,6 +140,13 @@ class CapturedPasses:
         """Captures a graph of one operation: after a capture that failed, torch's generator still waits for its end."""
         with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self._stream, capture_error_mode="thread_local"):
             self._losses.zero_()
+
+    def _record(self, static: Any) -> None:
+        """What a graph consists of: the pass, and the sums of its gradients."""
+        for parameter in self._parameters:
+            parameter.grad = None
+        self._losses.copy_(self._run(static, self._factor))
+        self._add_gradients()
 
     def _add_gradients(self) -> None:
         """Adds the gradients of a pass to the buffers, by a few kernels; autograd would launch one per parameter."""
