@@ -19,20 +19,30 @@ _BLOCK, _LONG = 64, 16_384  # of `_top`
 class Padded(NamedTuple):
     """Rows of different length in one tensor: row b holds `lengths[b]` values, then arbitrary padding.
 
-    Lengths stay on the host, where packing needs them: copying them from a device would force a synchronisation.
+    Lengths stay on the host, where packing needs them: copying them from a device would force a synchronisation. A
+    second copy on the device, made once per batch, serves all masks; captured graphs read no other.
     """
 
     values: Tensor  # [B,S] or [B,S,D]
     lengths: Tensor  # [B], on the CPU
+    placed_lengths: Tensor | None = None  # [B], on the device of the values
+
+    @property
+    def device_lengths(self) -> Tensor:
+        """The lengths [B] on the device of the values."""
+        if self.placed_lengths is not None:
+            return self.placed_lengths
+        return self.lengths.to(self.values.device, non_blocking=True)
 
     @property
     def mask(self) -> Tensor:
         """[B,S], true for values, false for padding."""
-        return length_mask(self.lengths.to(self.values.device, non_blocking=True), size=self.values.shape[1])
+        return length_mask(self.device_lengths, size=self.values.shape[1])
 
     def to(self, device: torch.device) -> "Padded":
         """The same rows with their values on `device`."""
-        return Padded(self.values.to(device, non_blocking=True), self.lengths)
+        placed = None if device.type == "cpu" else self.lengths.to(device, non_blocking=True)
+        return Padded(self.values.to(device, non_blocking=True), self.lengths, placed)
 
 
 def exact(values: Tensor) -> Tensor:

@@ -156,6 +156,13 @@ def test_and_with_every_objective(family: str, method: str, exact: Callable[...,
     exact(family, f"training.objective.method.kind={method}", *METHODS[method])
 
 
+@pytest.mark.skipif(DEVICE == "cpu", reason="tests/unit/training/test_compiling.py has the CPU's")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # torch's compiler has many
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_and_compiled(family: str, exact: Callable[..., None]) -> None:
+    exact(family, "training.compile=true", "training.batch.shapes=static", "training.precision=bfloat16")
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("kind", ["adam", "adamw", "adadelta", "sgd"])
 def test_an_update_that_is_no_number_is_left_out(

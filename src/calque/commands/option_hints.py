@@ -76,7 +76,7 @@ HINTS: dict[str, Hint] = {
     "--keep": Hint(config=("training.keep",)),
     **dict.fromkeys(("--threads", "--num-threads", "--cpus"), Hint(config=("training.threads",))),
     **dict.fromkeys(("--workers", "--num-workers"), Hint(config=("training.batch.workers",))),
-    "--compile": Hint(config=("training.compile=true", "training.batch.shapes=static")),
+    "--compile": Hint(config=("training.compile=true",)),
     "--deterministic": Hint(config=("training.deterministic=true",)),
     "--tensorboard": Hint(config=("training.tensorboard=true",)),
     "--precision": Hint(config=("training.precision",)),

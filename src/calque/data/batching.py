@@ -33,6 +33,8 @@ class BatchConfig(Config):
     auto finds the largest number that fits the device when training begins, and writes it here."""
     shapes: Literal["exact", "static"] = "exact"
     """exact: a batch is as wide as its longest row; static: a few fixed shapes, for compiled graphs."""
+    static_shapes: int = Field(default=16, ge=1, le=64)
+    """The largest number of static shapes. More of them waste less on padding, fewer take less time to compile."""
     workers: int = Field(default=1, ge=0, le=64)
     """Threads that prepare batches in advance; 0 prepares them between steps. The batches do not depend on it."""
 
@@ -42,6 +44,11 @@ class BatchConfig(Config):
         if value != "auto" and (not isinstance(value, int) or isinstance(value, bool) or value < 2):
             raise ValueError("input should be a whole number greater than or equal to 2, or 'auto'")
         return value
+
+    def order_settings(self) -> dict[str, Any]:
+        """The settings that the batches of an epoch depend on, by name; those added later only if they are changed."""
+        is_changed = self.static_shapes != type(self).model_fields["static_shapes"].default
+        return self.model_dump(mode="json", exclude={"workers"} if is_changed else {"workers", "static_shapes"})
 
     @property
     def budget(self) -> int:
@@ -94,14 +101,12 @@ class Bucketed:
     `widths` are the lengths on each padded axis: source and target of a pair, or one column alone.
     """
 
-    def __init__(
-        self, widths: Sequence[Widths], *, spans: Sequence[Span], config: BatchConfig, seed: int, limit: int = 16
-    ) -> None:
+    def __init__(self, widths: Sequence[Widths], *, spans: Sequence[Span], config: BatchConfig, seed: int) -> None:
         self.widths = tuple(widths)
         self.spans = tuple(spans)
         self.config = config
         self.seed = seed
-        is_static = config.shapes == "static"
+        is_static, limit = config.shapes == "static", config.static_shapes
         self.sizes = static_sizes(widths, spans=spans, budget=config.budget, limit=limit) if is_static else ()
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Planned]:

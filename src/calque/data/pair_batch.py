@@ -49,12 +49,14 @@ class PairBatch(NamedTuple):
         return int(self.source.lengths.sum()) + self.weight
 
     def to(self, device: torch.device) -> "PairBatch":
-        """The same batch on `device`; lengths stay on the CPU."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        """The same batch on `device`; lengths stay on the CPU, those of the source also go to the device."""
+        placed = self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        return placed._replace(source=self.source.to(device))
 
     def pin(self) -> "PairBatch":
         """The same batch in pinned memory, from which a copy to a GPU is asynchronous."""
-        return self._map(Tensor.pin_memory)
+        pinned = self._map(Tensor.pin_memory)
+        return pinned._replace(source=pinned.source._replace(lengths=self.source.lengths.pin_memory()))
 
     def split(self, parts: int) -> "list[PairBatch]":
         """The same rows in `parts` smaller batches, or one batch per row if there are fewer rows."""

@@ -14,6 +14,7 @@ from calque.layers.dropout import dropout
 from calque.layers.observers import AttentionLayer
 from calque.layers.positions import distances, rotate
 from calque.layers.row_attention import attend_cached, attend_shared
+from calque.layers.short_attention import fits, is_short
 
 
 class KeysValues(NamedTuple):
@@ -61,6 +62,8 @@ class MultiHead(AttentionLayer):
         self.key_value_heads = key_value_heads or heads
         self.head_width = width // heads
         self.dropout = dropout
+        self.is_compiled = False  # set by `tune_attention`, as is the next
+        self.has_kernel = False  # for attention over short sentences
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(memory_width, 2 * self.key_value_heads * self.head_width)
         self.out = nn.Linear(width, width)
@@ -90,6 +93,25 @@ class MultiHead(AttentionLayer):
         queries = self.split_heads(self.query(inputs))
         return queries if turn is None else rotate(queries, turn)
 
+    def queries_keys_values(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
+        """`queries` and `remember` of the same inputs, for self-attention; in a compiled graph, by `joined`."""
+        if self.is_compiled:
+            return self.joined(inputs, turn=turn)
+        return self.queries(inputs, turn=turn), self.remember(inputs, turn=turn)
+
+    def joined(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
+        """Queries, keys and values by one product with all weights below each other, and one product for its gradient.
+
+        The graph joins the weights as it casts them.
+        """
+        weight = torch.cat([self.query.weight, self.key_value.weight])
+        projected = F.linear(inputs, weight, torch.cat([self.query.bias, self.key_value.bias]))
+        sizes = [len(self.query.weight), *2 * [len(self.key_value.weight) // 2]]
+        queries, keys, values = (self.split_heads(part) for part in torch.split(projected, sizes, dim=-1))
+        if turn is not None:
+            queries, keys = rotate(queries, turn), rotate(keys, turn)
+        return queries, KeysValues(keys, values)
+
     def project_attention(
         self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool = False
     ) -> Tensor:
@@ -99,7 +121,9 @@ class MultiHead(AttentionLayer):
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
         """The attention output [B,H,Q,d] of each head, before the heads are concatenated and projected."""
-        if self.shows_weights or self._draws_own_masks(queries):
+        if self._uses_kernel(queries, memory, mask):
+            return torch.ops.calque.short_attention(queries, *memory, mask, causal)  # type: ignore[no-any-return]
+        if self.shows_weights or self._draws_own_masks(queries) or self._is_short(queries, memory):
             keys, values = map(self._for_heads, memory)
             if causal:
                 mask = distances(queries.shape[2], keys=keys.shape[2], device=keys.device) <= 0
@@ -126,6 +150,16 @@ class MultiHead(AttentionLayer):
         is_dropping = self.training and self.dropout > 0
         return is_dropping and queries.device.type == "cpu" and not torch.compiler.is_compiling() and arithmetic() >= 2
 
+    def _uses_kernel(self, queries: Tensor, memory: KeysValues, mask: Tensor | None) -> bool:
+        """Whether `short_attention` computes attention: in a compiled graph on a GPU, without dropout on weights."""
+        is_plain = self.has_kernel and self.training and not self.shows_weights and not self.dropout
+        return is_plain and queries.device.type == "cuda" and fits(queries, memory.keys, mask)
+
+    def _is_short(self, queries: Tensor, memory: KeysValues) -> bool:
+        """Whether plain products beat the fused kernel: for short sentences in a compiled graph on a GPU."""
+        is_graph = self.is_compiled and self.training and queries.device.type == "cuda"
+        return is_graph and is_short(queries, memory.keys)
+
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         """[B,Q,S], the attention weights of queries [B,H,Q,d], averaged over heads and without dropout."""
         return self.changed(self._weights(queries, self._for_heads(keys), mask)).mean(dim=1)
@@ -146,19 +180,18 @@ class MultiHead(AttentionLayer):
 
         With rotary positions, keys are cached after rotation.
         """
-        keys_values = self.remember(inputs, turn=chunk.turn)
+        queries, keys_values = self.queries_keys_values(inputs, turn=chunk.turn)
         if chunk.ancestors is not None:
-            return self._read_fixed(inputs, keys_values, past, chunk), past
+            return self._read_fixed(queries, keys_values, past, chunk), past
         if chunk.past:
             keys_values = past.append(keys_values)
-        return self(inputs, keys_values, chunk.mask, causal=not chunk.past, turn=chunk.turn), keys_values
+        return self.project_attention(queries, keys_values, chunk.mask, causal=not chunk.past), keys_values
 
-    def _read_fixed(self, inputs: Tensor, new: KeysValues, cache: KeysValues, chunk: Chunk) -> Tensor:
+    def _read_fixed(self, queries: Tensor, new: KeysValues, cache: KeysValues, chunk: Chunk) -> Tensor:
         """Self-attention [N,1,D] of one new token, whose keys and values are written into a cache of fixed size."""
         assert chunk.ancestors is not None
-        queries = self.queries(inputs, turn=chunk.turn).squeeze(2)
         added = KeysValues(new.keys.squeeze(2), new.values.squeeze(2))
-        heads = attend_cached(queries, added, cache, ancestors=chunk.ancestors, position=chunk.places[:, 0])
+        heads = attend_cached(queries.squeeze(2), added, cache, ancestors=chunk.ancestors, position=chunk.places[:, 0])
         return self.out(heads.flatten(1)[:, None])  # type: ignore[no-any-return]
 
     def attend_shared(self, inputs: Tensor, memory: KeysValues, *, lengths: Tensor) -> Tensor:

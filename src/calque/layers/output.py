@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.best_words import BestWords, best_words
+from calque.layers.padded_output import is_padded, padded_cross_entropy
 from calque.layers.summed_loss import can_sum_in_chunks, summed_cross_entropy
 from calque.tensors import best_candidates
 
@@ -71,6 +72,7 @@ class FullOutput(OutputLayer):
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         self.product: nn.Module | None = None  # computes the logits in its place, see `packed` and `int8`
+        self.padded_loss = padded_cross_entropy  # on a GPU; `compile_loss` replaces it by a graph
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -96,9 +98,11 @@ class FullOutput(OutputLayer):
         return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing, ignore_index=ignored)
 
     def total_loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
-        if not can_sum_in_chunks(hidden, self.weight):
-            return super().total_loss(hidden, targets, smoothing=smoothing, ignored=ignored)
-        return summed_cross_entropy(hidden, self.weight, self.bias, targets, smoothing=smoothing, ignored=ignored)
+        if can_sum_in_chunks(hidden, self.weight):
+            return summed_cross_entropy(hidden, self.weight, self.bias, targets, smoothing=smoothing, ignored=ignored)
+        if is_padded(hidden, self.weight):
+            return self.padded_loss(hidden, self.weight, self.bias, targets, smoothing=smoothing, ignored=ignored)
+        return super().total_loss(hidden, targets, smoothing=smoothing, ignored=ignored)
 
 
 def wide(logits: Tensor) -> Tensor:

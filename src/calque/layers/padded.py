@@ -1,8 +1,4 @@
-"""The product with the vocabulary for decoding on a GPU, with a copy of the weight padded to the width of its kernels.
-
-Fast kernels need rows that start at multiples of 16 bytes. With 32,004 words the rows of logits do not, and three times
-slower kernels are used.
-"""
+"""The product with the vocabulary for decoding on a GPU, with a copy of the weight padded as in `padded_output`."""
 
 from typing import Any
 
@@ -12,8 +8,7 @@ from torch.nn import functional as F
 
 from calque.layers.output import FullOutput
 from calque.layers.packed import PackedLinear
-
-MULTIPLE = 64  # words
+from calque.layers.padded_output import MULTIPLE
 
 
 class PaddedLinear(PackedLinear):

@@ -17,6 +17,7 @@ from calque.layers.arithmetic import arithmetic
 from calque.layers.dropout import scaled_mask
 from calque.layers.observers import RecurrentStep, StateLayer
 from calque.layers.packed_lstm import packed_lstm
+from calque.layers.padded_lstm import Direction, side_by_side
 from calque.tensors import reverse_within
 
 CellName = Literal["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
@@ -73,6 +74,11 @@ class Recurrence(StateLayer):
         first = tuple(part[None].contiguous() for part in state)  # in PyTorch, layers come first
         outputs, after = self._with(weight)(inputs, first if self.cell == "lstm" else first[0])
         return outputs, tuple(part[0] for part in (after if self.cell == "lstm" else (after,)))
+
+    def direction(self, weight: Tensor | None) -> Direction:
+        """The weights of an LSTM, for `padded_lstm`."""
+        entering, recurring, *biases = self.kernel.all_weights[0]
+        return Direction(entering, recurring if weight is None else weight, (biases[0], biases[1]))
 
     def packed(
         self, inputs: Tensor, lengths: Tensor, *, weight: Tensor | None = None, backward: bool = False
@@ -158,7 +164,10 @@ class Recurrence(StateLayer):
                 hidden = total.tanh() if self.cell == "rnn" else total.relu()
                 return hidden, (hidden,)
             case "lstm":
-                gates = self._norm("inputs", projected) + self._norm("hidden", self._recurrent(recurring, weight))
+                hidden_gates = self._recurrent(recurring, weight)
+                if not self.norms and is_cell_fused(hidden_gates):
+                    return fused_lstm_cell(projected, hidden_gates, state[1])
+                gates = self._norm("inputs", projected) + self._norm("hidden", hidden_gates)
                 enter, forget, candidate, leave = gates.chunk(4, dim=-1)
                 memory = forget.sigmoid() * state[1] + enter.sigmoid() * candidate.tanh()
                 hidden = leave.sigmoid() * self._norm("cell", memory).tanh()
@@ -204,11 +213,23 @@ class Recurrence(StateLayer):
         if weight is None:
             return self.kernel
         kernel, (entering, _, *biases) = copy(self.kernel), self.kernel.all_weights[0]
-        kernel._flat_weights = _side_by_side([entering, weight, *biases])  # type: ignore[assignment]
+        kernel._flat_weights = side_by_side([entering, weight, *biases])  # type: ignore[assignment]
         return kernel
 
     def _norm(self, name: str, values: Tensor) -> Tensor:
         return self.norms[name](values) if self.norms else values
+
+
+def is_cell_fused(gates: Tensor) -> bool:
+    """Whether one kernel computes an LSTM's cell: on a GPU, if a gradient is needed, in arithmetic 3."""
+    return gates.device.type == "cuda" and torch.is_grad_enabled() and arithmetic() >= 3
+
+
+def fused_lstm_cell(projected: Tensor, hidden_gates: Tensor, cell: Tensor) -> tuple[Tensor, State]:
+    """h and (h, c) of an LSTM, given both contributions [N,4D] to its gates, in one kernel instead of nine."""
+    kind = hidden_gates.dtype
+    hidden, memory, _ = torch.ops.aten._thnn_fused_lstm_cell(projected.to(kind), hidden_gates, cell.to(kind))
+    return hidden, (hidden, memory)
 
 
 def _is_computed_here(inputs: Tensor) -> bool:
@@ -229,15 +250,6 @@ def _kernel(cell: CellName, *, input_width: int, width: int, bias: bool) -> nn.R
             return nn.GRU(input_width, width, batch_first=True, bias=bias)
         case _:
             assert_never(cell)
-
-
-def _side_by_side(weights: list[Tensor]) -> list[Tensor]:
-    """The same weights; on a GPU, contiguous in memory, as cuDNN would otherwise copy them and warn at every call."""
-    if not weights[0].is_cuda:
-        return weights
-    flat = torch.cat([weight.flatten() for weight in weights])
-    parts = torch.split(flat, [weight.numel() for weight in weights])
-    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
 
 
 def _norms(cell: CellName, *, width: int) -> dict[str, nn.Module]:

@@ -1,4 +1,4 @@
-"""The functions of `row_attention` as Triton kernels. Letters: N hypotheses, H heads, G key-value heads, d head width."""
+"""The functions of `row_attention` as Triton kernels. Letters: N hypotheses, H heads, G key-value heads, d width."""
 
 import torch
 import triton

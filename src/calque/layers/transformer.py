@@ -76,7 +76,8 @@ class EncoderBlock(StateLayer):
     def forward(self, stream: Tensor, mask: Tensor, *, turn: Tensor | None = None) -> Tensor:
         """The residual stream [B,S,D] after the block; `mask` is [B,1,1,S], `turn` [1,S,d] (rotary positions)."""
         inputs = self.around_attention.enter(stream)
-        attended = self.attention(inputs, self.attention.remember(inputs, turn=turn), mask, turn=turn)
+        queries, keys_values = self.attention.queries_keys_values(inputs, turn=turn)
+        attended = self.attention.project_attention(queries, keys_values, mask)
         stream = self.around_attention.leave(stream, attended)
         fed = self.feed_forward(self.around_feed_forward.enter(stream))
         return self.observed_states(self.around_feed_forward.leave(stream, fed))
@@ -86,7 +87,9 @@ class CrossAttention(NamedTuple):
     """The result of attention over the source in a decoder block."""
 
     stream: Tensor  # [N,T,D]
-    attended: Tensor  # [N,T,D], the attention output that was added to the stream
+    attended: (
+        Tensor | None
+    )  # [N,T,D], the attention output that was added to the stream; a block returns it if requested
     weights: Tensor | None  # [N,T,S], if requested
 
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from torch import Tensor, nn
 
 from calque.layers.reinforce import Draws
-from calque.tensors import Padded
+from calque.tensors import Padded, length_mask
 
 
 class Memory(NamedTuple):
@@ -51,6 +51,7 @@ class Read(NamedTuple):
 
     values: Tensor  # [B,S] ids, or [B,S,E] vectors
     lengths: Tensor  # [B], on the CPU
+    device_lengths: Tensor  # [B], on the device of the values
     mask: Tensor  # [B,S], true for positions of the source
     tokens: Tensor | None  # [B,S], the ids, if the source consists of token ids
 
@@ -69,9 +70,14 @@ class Encoder(nn.Module):
     def read(self, source: Any) -> Read:
         """The source as token ids or as the vectors of `inputs`, with the lengths after any subsampling by `inputs`."""
         if self.inputs is None:
-            return Read(source.values, source.lengths, source.mask, source.values)
-        vectors: Padded = self.inputs(source)
-        return Read(vectors.values, vectors.lengths, vectors.mask, None)
+            return _read(source, tokens=source.values)
+        return _read(self.inputs(source), tokens=None)
+
+
+def _read(source: Padded, *, tokens: Tensor | None) -> Read:
+    device_lengths = source.device_lengths
+    mask = length_mask(device_lengths, size=source.values.shape[1])
+    return Read(source.values, source.lengths, device_lengths, mask, tokens)
 
 
 class Output(NamedTuple):

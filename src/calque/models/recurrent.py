@@ -6,6 +6,7 @@ Schuster and Paliwal's (1997).
 Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedding, D width, L layers.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 import torch
@@ -17,6 +18,7 @@ from calque.layers.bounds import Width
 from calque.layers.connections import Connection
 from calque.layers.dropout import Dropout, dropout, scaled_mask
 from calque.layers.embedding import known
+from calque.layers.padded_lstm import is_read_with_padding, padded_lstm
 from calque.layers.recurrent import Recurrence, State, state_parts
 from calque.layers.stack import (
     RecurrentStack,
@@ -28,7 +30,7 @@ from calque.layers.stack import (
     layer_widths,
 )
 from calque.models.bridge import Bridge, BridgeName
-from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
+from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output, Read
 from calque.tensors import at_last, reverse_within
 
 
@@ -89,12 +91,12 @@ class RecurrentEncoder(Encoder):
     def forward(self, source: Any) -> Memory:
         encoded = self.read(source)
         inputs = self.embedding(encoded.values)
-        ends = encoded.lengths.to(inputs.device, non_blocking=True)
+        ends = encoded.device_lengths
         values = reverse_within(inputs, ends - 1) if self.config.reverse else inputs
         finals = []
         for number, (directions, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
             assert isinstance(directions, nn.ModuleList) and isinstance(connection, Connection)
-            outputs, final = self._layer(directions, self._drop(values, number), encoded.lengths)
+            outputs, final = self._layer(directions, self._drop(values, number), encoded)
             values = connection(values, add_noise(outputs, noise=self.config.noise if self.training else 0.0))
             finals.append(final)
         if self.config.reverse:
@@ -102,22 +104,32 @@ class RecurrentEncoder(Encoder):
         final_state = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
         return Memory(values, encoded.mask, inputs, encoded.tokens, final_state)
 
-    def _layer(self, directions: nn.ModuleList, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _layer(self, directions: nn.ModuleList, inputs: Tensor, encoded: Read) -> tuple[Tensor, list[Tensor]]:
         """The outputs [B,S,D] and the last states [B,D], with both directions concatenated."""
+        layers = [layer for layer in directions if isinstance(layer, Recurrence)]
+        if self._reads_padding(layers, inputs):
+            states = padded_lstm(
+                inputs, encoded.device_lengths, [layer.direction(self._weight(layer)) for layer in layers]
+            )
+            return states.hidden, [torch.cat(parts, dim=-1) for parts in zip(*states.final, strict=True)]
         results = [
             _run_direction(
                 layer,
                 inputs,
-                lengths,
+                encoded,
                 backward=index == 1,
                 keep=self._keep(layer, inputs),
                 weight=self._weight(layer),
             )
-            for index, layer in enumerate(directions)
-            if isinstance(layer, Recurrence)
+            for index, layer in enumerate(layers)
         ]
         outputs = torch.cat([output for output, _ in results], dim=-1)
         return outputs, [torch.cat(parts, dim=-1) for parts in zip(*(final for _, final in results), strict=True)]
+
+    def _reads_padding(self, layers: Sequence[Recurrence], inputs: Tensor) -> bool:
+        """Whether `padded_lstm` computes all directions of a layer at once."""
+        is_fused = all(layer.cell == "lstm" and layer.is_fused(None) for layer in layers) and not self._variational
+        return self.training and is_fused and is_read_with_padding(inputs)
 
     def _drop(self, values: Tensor, number: int) -> Tensor:
         """The inputs [B,S,E] of layer `number` after dropout.
@@ -213,7 +225,7 @@ def word_embedding(vocabulary_size: int, *, width: int, dropout: float, inputs: 
 def _run_direction(
     layer: Recurrence,
     inputs: Tensor,
-    lengths: Tensor,
+    encoded: Read,
     *,
     backward: bool,
     keep: Tensor | None,
@@ -225,8 +237,8 @@ def _run_direction(
     and reversed within their length, so that padding is read only after all tokens.
     """
     if layer.cell == "lstm" and layer.is_fused(keep):  # its outputs lack the cell at each row's end
-        return layer.packed(inputs, lengths, weight=weight, backward=backward)
-    device_lengths = lengths.to(inputs.device, non_blocking=True)
+        return layer.packed(inputs, encoded.lengths, weight=weight, backward=backward)
+    device_lengths = encoded.device_lengths
     ordered = reverse_within(inputs, device_lengths) if backward else inputs
     zero = layer.zero_state(inputs.shape[0], like=inputs)
     if not layer.is_fused(keep):

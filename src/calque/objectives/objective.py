@@ -105,6 +105,13 @@ class Objective:
                 raise ConfigError("training.objective.method.kind = 'minimum-risk' needs the target's tokenizer")
             self.risk = text_risk(config.method, tokenizer=tokenizer)
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether the loss is the same function of a batch on the device at every step, without help of the host."""
+        config = self.config
+        is_plain = isinstance(config.method, CrossEntropyConfig) and config.guidance.weight == 0
+        return is_plain and config.word_dropout == WordDropoutConfig()
+
     def __call__(self, model: Model, batch: PairBatch, *, step: int) -> TokenLoss:
         """The loss of a batch at a training step: the objective to minimise, and the cross-entropy to report."""
         batch = drop_words(batch, self.config.word_dropout)

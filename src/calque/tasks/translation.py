@@ -10,6 +10,7 @@ from calque.data.batching import BatchConfig, Bucketed, Planned, Shard
 from calque.data.pair_batch import PairBatch, collate_pairs, pair_widths
 from calque.data.store import ColumnKind, Store
 from calque.data.subword_regularisation import SubwordSampler, SubwordsConfig
+from calque.layers.output import FullOutput
 from calque.models.model import Model
 from calque.objectives.objective import Objective, ObjectiveConfig
 from calque.tasks.interfaces import Carry, Loss
@@ -54,6 +55,11 @@ class Translation:
         assert isinstance(model, Model)
         loss = self.objective(model, batch, step=step)
         return Loss(loss.objective, {"loss": loss.cross_entropy.detach()}, statistics=loss.rewards)
+
+    def capturable(self, model: nn.Module) -> bool:
+        """Whether the loss can be captured as a CUDA graph: whether it depends neither on the step nor on the host."""
+        assert isinstance(model, Model)
+        return self.objective.is_constant and model.baseline is None and type(model.output) is FullOutput
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
         """Updates the reward baseline of hard attention with the rewards of the sampled alignments."""

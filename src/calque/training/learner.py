@@ -15,7 +15,7 @@ from calque.folders.weights import load_weights_into
 from calque.tasks.interfaces import Carry
 from calque.training.averaging import MovingAverage, TriggeredAverage
 from calque.training.checkpoints import Snapshot
-from calque.training.compiling import compile_shapes
+from calque.training.compiling import compile_model, keep_compiled
 from calque.training.distributed import Ranks, copy_weights, full_weights, shard
 from calque.training.job import Job
 from calque.training.optimisers import optimiser_tensors, restore_optimiser
@@ -36,7 +36,7 @@ class Learner:
         self.ranks = ranks
         self.device = choose_device(config.device)
         self.is_sharded = config.divides(ranks.count)
-        self._has_copy = bool(config.ema) or bool(config.averaged_sgd) or self.is_sharded or config.compile
+        self._has_copy = bool(config.ema) or bool(config.averaged_sgd) or self.is_sharded or config.compiles
         self.model = copy.deepcopy(job.model) if self._has_copy else job.model
         if self.is_sharded:
             shard(self.model, device=self.device, ranks=ranks.count)
@@ -45,8 +45,9 @@ class Learner:
         splits = MemorySplits(job.folder / "history.jsonl", writes=ranks.leads)
         self.updater = Updater(self.model, task=job.task, config=config, seed=job.seed, ranks=ranks, splits=splits)
         self.updater.observer = job.observer
-        if config.compile:
-            compile_shapes(self.model)
+        if config.compiles:
+            keep_compiled()
+            compile_model(self.model, version=config.arithmetic, captured=self.updater.captured is not None)
         self.progress = Progress()
         self._fixed_settings = {  # the state depends on them
             "training.optimiser.kind": config.optimiser.kind,
@@ -57,7 +58,7 @@ class Learner:
         }
         self._order_settings: dict[str, Any] = {  # the batches of an epoch depend on them
             "seed": job.seed,
-            "batch": config.batch.model_dump(mode="json", exclude={"workers"}),
+            "batch": config.batch.order_settings(),
             "subwords": config.subwords.model_dump(mode="json"),
         }
         if settings := getattr(job.task, "order_settings", None):

@@ -15,7 +15,7 @@ from calque.devices import choose_device, is_out_of_memory
 from calque.errors import Interrupted, RankError, TrainingError, shell_path
 from calque.memory import keep_memory, release_memory
 from calque.training.checkpointing import Checkpointer
-from calque.training.compiling import NOTICE, compile_afresh, is_compiler_error
+from calque.training.compiling import NOTICE, UNCOMPILED, compile_afresh, is_compiler_error
 from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.journal import read_journal
@@ -79,6 +79,7 @@ class Trainer:
         # on a GPU, divergence is checked at these intervals only
         interval = min(config.log_every, config.validate_every, config.checkpoint_every)
         self.stop_requested: Callable[[], bool] = lambda: False
+        self.reported_graphs: tuple[int, str | None] = (0, None)
         self.spans: deque[Span] = deque(maxlen=config.skips + interval)
 
     @property
@@ -100,7 +101,7 @@ class Trainer:
             self.learner.model.train()
             self.stop_requested = stop_requested
             if self.config.compile and not self._is_over():
-                reporter.say(NOTICE)
+                reporter.say(NOTICE if self.config.compiles else UNCOMPILED)
             if is_owed:
                 self._finish_step()
             while not self._is_over():
@@ -179,7 +180,7 @@ class Trainer:
         try:
             self.learner.step(batches, rate=rate)
         except RuntimeError as error:
-            if not (self.config.compile and is_compiler_error(error)):
+            if not (self.config.compiles and is_compiler_error(error)):
                 raise
             self.learner.updater.optimiser.zero_grad(set_to_none=True)
             compile_afresh()
@@ -194,6 +195,7 @@ class Trainer:
         self.records.refuse_deleted()
         if is_logged := self._is_due(config.log_every):
             self._write_metrics()
+            self._report_graphs()
         is_synchronised = is_logged or self._is_due(config.validate_every) or self._is_due(config.checkpoint_every)
         if is_synchronised or self.learner.updater.device.type == "cpu":
             self._refuse_divergence()
@@ -266,6 +268,18 @@ class Trainer:
         )
         sums.clear()
         progress.tokens = progress.positions = progress.filled = 0
+
+    def _report_graphs(self) -> None:
+        """Notes how many batch shapes have been captured and what that took, or why none can be."""
+        captured = self.learner.updater.captured
+        if captured is None or (found := (len(captured), captured.failure)) == self.reported_graphs:
+            return
+        self.reported_graphs = found
+        count, failure = found
+        if failure is None:
+            self.job.reporter.note(f"batch shapes compiled and captured: {count}, in {captured.seconds:.0f} s")
+        else:
+            self.job.reporter.say(f"training continues without CUDA graphs, as a step cannot be captured: {failure}")
 
     def _announce_stop(self) -> None:
         self.job.reporter.say("stopping after this step is finished and saved; press Ctrl-C again to stop at once")

@@ -1,7 +1,8 @@
 """The training section of a config."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -74,9 +75,11 @@ class TrainingConfig(Config):
     float32. float16 scales the loss so that small gradients do not underflow; most CPUs have no float16 LSTM."""
     arithmetic: Arithmetic = LATEST
     """The version of the arithmetic of a step; a run keeps the version it was started with, so that it can be resumed
-    exactly. 2: on a CPU, dropout from 16-bit random numbers, the loss in chunks and an LSTM of our own; 1: torch's."""
+    exactly. 3: on a GPU, a padded output layer and LSTMs that read padding; 2: on a CPU, dropout from 16-bit random
+    numbers, the loss in chunks and an LSTM of our own; 1: torch's."""
     compile: bool = False
-    """Compile the forward and backward pass with torch.compile; needs batch.shapes = "static"."""
+    """Compile the forward and backward pass with torch.compile and, on a GPU, capture it as CUDA graphs. Batches then
+    have static shapes; with subwords that vary, shapes cannot be static, and nothing is compiled."""
     deterministic: bool = False
     """Use only deterministic operations; on a GPU this is slower and makes resuming exact."""
     sharded: bool = False
@@ -114,13 +117,31 @@ class TrainingConfig(Config):
             )
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _static_if_compiled(cls, values: Any) -> Any:
+        """Sets batch.shapes to static in a compiled run that neither sets it nor varies its subwords."""
+        if not isinstance(values, Mapping) or not values.get("compile"):
+            return values
+        batch, subwords = values.get("batch", {}), values.get("subwords", {})
+        is_open = isinstance(batch, Mapping) and "shapes" not in batch
+        is_fixed = isinstance(subwords, FixedConfig) or (
+            isinstance(subwords, Mapping) and subwords.get("kind", "fixed") == "fixed"
+        )
+        return {**values, "batch": {**batch, "shapes": "static"}} if is_open and is_fixed else values
+
     @model_validator(mode="after")
     def _compiled_shapes(self) -> "TrainingConfig":
-        if self.compile and self.batch.shapes != "static":
+        if self.compile and self.batch.shapes != "static" and isinstance(self.subwords, FixedConfig):
             raise ValueError(
                 'compile needs batch.shapes = "static": with exact shapes nearly every batch would be recompiled'
             )
         return self
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the run is compiled: if it is to be, and its batches have static shapes."""
+        return self.compile and self.batch.shapes == "static"
 
     @property
     def clips(self) -> bool:

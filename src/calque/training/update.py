@@ -17,7 +17,8 @@ from calque.data.batch import Batch, row_slices
 from calque.devices import is_out_of_memory
 from calque.errors import RankError, ReportedByPeer, TrainingError
 from calque.layers.arithmetic import use_arithmetic
-from calque.tasks.interfaces import Carry, Task
+from calque.tasks.interfaces import Carry, Loss, Task
+from calque.training.capturing import CapturedPasses
 from calque.training.distributed import Ranks, full_tensor, is_broken_connection
 from calque.training.journal import Journal, read_journal
 from calque.training.observers import TrainingObserver
@@ -123,6 +124,7 @@ class Updater:
         self.sums = Sums(task.parts, device=self.device, dtype=dtype)
         self.carry: Carry | None = None
         self.observer: TrainingObserver | None = None
+        self.captured = self._captured_passes() if self._is_captured() else None
 
     def update(self, batches: Sequence[Batch], *, step: int, rate: float) -> None:
         """Performs update number `step`; if memory runs out, repeats it with the batches split into more parts."""
@@ -170,6 +172,31 @@ class Updater:
             self.task.follow(self.model, gradient.statistics)
         return gradient
 
+    def _is_captured(self) -> bool:
+        """Whether passes are captured as CUDA graphs: in compiled runs on a GPU, if the task's loss allows it."""
+        config, allows = self.config, getattr(self.task, "capturable", None)
+        is_plain = not self.is_sharded and not self.scaler.is_enabled() and config.arithmetic >= 3
+        is_gpu = self.device.type == "cuda"
+        return is_gpu and config.compiles and is_plain and allows is not None and allows(self.model)
+
+    def _captured_passes(self) -> CapturedPasses:
+        def run(batch: Batch, factor: Tensor) -> Tensor:
+            loss = self._forward(batch, step=0)
+            torch.autograd.backward(loss.objective * factor)
+            return self._losses(loss)
+
+        sums = self.sums.objective
+        return CapturedPasses(self.trained, run, losses=1 + len(self.task.parts), dtype=sums.dtype)
+
+    def _forward(self, batch: Batch, *, step: int, carry: Carry | None = None) -> Loss:
+        with autocast_to(self.config.precision, self.device.type):
+            return self.task.loss(self.model, batch, step=step, carry=carry)
+
+    def _losses(self, loss: Loss) -> Tensor:
+        """The objective and the parts of the loss [1 + parts], detached."""
+        values = [loss.objective.detach(), *(loss.parts[name] for name in self.task.parts)]
+        return torch.stack([value.to(self.sums.objective) for value in values])
+
     def _backward(self, batches: Sequence[Batch], *, step: int, parts: int) -> "Gradient":
         """Runs the forward and backward passes over this rank's rows, with each batch split into `parts` parts."""
         rank = f" rank {self.ranks.rank}" if self.ranks.rank else ""
@@ -178,17 +205,22 @@ class Updater:
         losses = self.sums.objective.new_zeros(1 + len(self.task.parts))
         statistics: Tensor | None = None
         carry = self.carry
+        captured = self.captured if parts == 1 else None
+        if captured is not None:
+            captured.begin()
         with matmul_precision(self.config.precision), use_arithmetic(self.config.arithmetic):
             for batch in batches:
+                replayed = None if captured is None else captured(batch, factor=1 / weight)
+                if replayed is not None:
+                    losses += replayed
+                    continue
                 if carry is not None and len(carry[0]) != batch.rows:  # the number of ranks has changed
                     carry = None
                 carries = []
                 for part, before in zip(batch.split(parts), split_carry(carry, batch.rows, parts), strict=True):
-                    with autocast_to(self.config.precision, self.device.type):
-                        loss = self.task.loss(self.model, part.to(self.device), step=step, carry=before)
+                    loss = self._forward(part.to(self.device), step=step, carry=before)
                     torch.autograd.backward(self.scaler.scale(loss.objective / weight))
-                    losses[0] += loss.objective.detach()
-                    losses[1:] += torch.stack([loss.parts[name].to(losses) for name in self.task.parts])
+                    losses += self._losses(loss)
                     if loss.statistics is not None:
                         statistics = loss.statistics if statistics is None else statistics + loss.statistics
                     carries.append(loss.carry)

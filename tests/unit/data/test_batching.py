@@ -24,7 +24,7 @@ def store(lengths, *, spans: tuple[Span, ...] | None = None) -> Store:
 
 
 def bucketed(store: Store, *, seed: int, limit: int = 16, **config) -> Bucketed:
-    return Bucketed(pair_widths(store), spans=store.spans, config=BatchConfig(**config), seed=seed, limit=limit)
+    return Bucketed(pair_widths(store), spans=store.spans, config=BatchConfig(static_shapes=limit, **config), seed=seed)
 
 
 def one_axis(lengths, *, seed: int, **config) -> Bucketed:

@@ -64,7 +64,7 @@ def test_an_earlier_run_of_a_users_own_task_continues_with_the_first(tmp_path: P
     run = calque.train(config, task=frames_task(), run=tmp_path / "run", quiet=True)
     assert run.config.training.arithmetic == LATEST
     for path in (run.folder / "checkpoints").glob("*"):
-        assert '"training.arithmetic": "2"' in (path / "state.json").read_text(encoding="utf-8")
+        assert f'"training.arithmetic": "{LATEST}"' in (path / "state.json").read_text(encoding="utf-8")
     first = {"training": {**config["training"], "arithmetic": 1}}
     other = calque.train(first, task=frames_task(), run=tmp_path / "other", quiet=True)
     forget_version(other.folder)

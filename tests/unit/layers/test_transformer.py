@@ -1,5 +1,6 @@
 """Multi-head attention and Transformer blocks: reported weights are those used, dropout, norms."""
 
+import pytest
 import torch
 from tests.laws.models import loud
 from torch import Tensor
@@ -82,3 +83,15 @@ def test_feed_forward_is_applied_to_each_position_separately() -> None:
     inputs = random(SENTENCES, SOURCE, WIDTH)
     separately = torch.stack([feed_forward(inputs[:, position]) for position in range(SOURCE)], dim=1)
     torch.testing.assert_close(feed_forward(inputs), separately, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("grouped", [None, 2])
+@pytest.mark.parametrize("is_turned", [True, False])
+def test_joined_products_are_the_products(grouped: int | None, is_turned: bool) -> None:
+    layer = loud(MultiHead(16, memory_width=16, heads=4, dropout=0.0, key_value_heads=grouped)).double()
+    inputs, turn = random(SENTENCES, QUERIES, 16), random(1, QUERIES, 4) if is_turned else None
+    queries, memory = layer.queries_keys_values(inputs, turn=turn)
+    layer.is_compiled = True
+    joined_queries, joined_memory = layer.queries_keys_values(inputs, turn=turn)
+    torch.testing.assert_close(joined_queries, queries)
+    torch.testing.assert_close(tuple(joined_memory), tuple(memory))

@@ -16,9 +16,10 @@ from calque.engine import load
 from calque.errors import ConfigError, Interrupted
 from calque.experiment import resume, train
 from calque.training import learner
-from calque.training.compiling import compile_shapes
+from calque.training.compiling import UNCOMPILED, compile_model, keep_compiled
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
+from calque.training.settings import TrainingConfig
 from calque.training.update import Updater
 
 pytestmark = pytest.mark.usefixtures("unplotted")
@@ -95,7 +96,7 @@ def test_every_shape_has_one_graph_with_any_dropout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Callable[[Values, Path], None]
 ) -> None:
     """With the graphs of the default backend but eager kernels, so that many shapes take seconds."""
-    monkeypatch.setattr(learner, "compile_shapes", partial(compile_shapes, backend="aot_eager"))
+    monkeypatch.setattr(learner, "compile_model", partial(compile_model, backend="aot_eager"))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     values = toy_values(toy_corpus(tmp_path), "transformer", *STATIC, *SHORT, "training.compile=true")
@@ -111,7 +112,7 @@ def test_every_shape_has_one_graph_with_any_dropout(
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_compiler_that_failed_once_is_retried(times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C also reaches the compiler. The step counts once; a second failure is raised."""
-    monkeypatch.setattr(learner, "compile_shapes", lambda _model: None)  # failures are injected below
+    monkeypatch.setattr(learner, "compile_model", lambda _model, **_options: None)  # failures are injected below
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "damaged"))
     values = toy_values(
         toy_corpus(tmp_path), "plain", *STATIC, *SHORT, "training.accumulate=2", "training.compile=true"
@@ -123,7 +124,7 @@ def test_a_compiler_that_failed_once_is_retried(times: int, tmp_path: Path, monk
         calls.append((options["step"], os.environ["TORCHINDUCTOR_CACHE_DIR"]))
         result = gradient(self, *arguments, **options)
         if 2 <= len(calls) < 2 + times:
-            raise torch._dynamo.exc.BackendCompilerFailed(compile_shapes, RuntimeError("killed"), None)
+            raise torch._dynamo.exc.BackendCompilerFailed(compile_model, RuntimeError("killed"), None)
         return result
 
     monkeypatch.setattr(Updater, "_gradient", failing)
@@ -140,3 +141,63 @@ def test_exact_shapes_are_refused(tmp_path: Path) -> None:
     values = toy_values(toy_corpus(tmp_path), "transformer", "training.compile=true", "training.batch.shapes=exact")
     with pytest.raises(ConfigError, match=r'compile needs batch.shapes = "static"'):
         train(values, run=tmp_path / "run", quiet=True)
+
+
+def test_compiled_runs_have_static_shapes_by_themselves() -> None:
+    config = TrainingConfig.model_validate({"compile": True, "batch": {"tokens": 100}})
+    assert config.batch.shapes == "static" and config.batch.tokens == 100
+    assert config.compiles
+    assert TrainingConfig.model_validate(config.model_dump()) == config
+    assert TrainingConfig.model_validate({}).batch.shapes == "exact"
+
+
+def test_subwords_that_vary_are_not_compiled(tmp_path: Path) -> None:
+    """The run says so and trains; config.toml can be read again."""
+    config = TrainingConfig.model_validate({"compile": True, "subwords": {"kind": "bpe-dropout"}})
+    assert config.batch.shapes == "exact" and not config.compiles
+    assert TrainingConfig.model_validate(config.model_dump()) == config
+    settings = ("training.compile=true", "training.subwords.kind=bpe-dropout", "text.kind=sentencepiece")
+    rest = ("text.algorithm=bpe", "text.vocabulary_size=280", "training.steps=2", "training.average=0")
+    run = train(toy_values(toy_corpus(tmp_path), "plain", *settings, *rest), run=tmp_path / "run", quiet=True)
+    assert UNCOMPILED in (run.folder / "log.txt").read_text(encoding="utf-8")
+
+
+# --- Where graphs are kept ---
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "to be restored")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+
+
+@pytest.mark.usefixtures("unset")
+def test_graphs_are_kept_where_only_the_user_may_write(tmp_path: Path) -> None:
+    folder = keep_compiled({"XDG_CACHE_HOME": str(tmp_path)})
+    assert folder == tmp_path / "calque" / "compiled"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(folder)
+    folder.chmod(0o777)
+    assert keep_compiled({"XDG_CACHE_HOME": str(tmp_path)}) == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.usefixtures("unset")
+def test_a_cache_folder_that_is_someone_elses_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: -1)
+    assert keep_compiled({"XDG_CACHE_HOME": str(tmp_path)}) is None
+    assert not os.environ["TORCHINDUCTOR_CACHE_DIR"].startswith(str(tmp_path / "calque"))
+
+
+@pytest.mark.usefixtures("unset")
+def test_a_link_or_a_file_in_its_place_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "calque").mkdir()
+    (tmp_path / "calque" / "compiled").symlink_to(tmp_path)
+    assert keep_compiled({"XDG_CACHE_HOME": str(tmp_path)}) is None
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] != str(tmp_path / "calque" / "compiled")
+
+
+def test_a_folder_named_by_the_environment_is_used(tmp_path: Path) -> None:
+    chosen = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "own"), "XDG_CACHE_HOME": str(tmp_path)}
+    assert keep_compiled(chosen) is None
+    assert not (tmp_path / "calque").exists()

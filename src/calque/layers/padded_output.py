@@ -1,0 +1,67 @@
+"""The summed cross-entropy of a full softmax on a GPU: a vocabulary padded to the kernels' width, one graph.
+
+Letters: M positions, D width, V vocabulary, P padded vocabulary.
+
+A row of 32,004 numbers in bfloat16 is no multiple of 16 bytes, so cuBLAS computes the three products of the output
+layer with unaligned kernels, at less than half their speed. Padded to a multiple of `MULTIPLE`, they are aligned.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from calque.layers.arithmetic import arithmetic
+
+MULTIPLE = 64  # numbers in a row of a kernel's tile; 8 would align rows, 64 also leaves no tile half empty
+
+
+def is_padded(hidden: Tensor, weight: Tensor) -> bool:
+    """Whether the products of the output layer are padded: on a GPU, if a gradient is needed, in arithmetic 3."""
+    needs_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
+    return hidden.device.type == "cuda" and needs_gradient and arithmetic() >= 3
+
+
+def padded_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The logits [M,P] of hidden vectors [M,D]; columns from V on are those of words whose weights are 0.
+
+    The padding is part of the product, not of the parameters: no file and no optimiser sees it, and its gradient is
+    discarded. Law: the first V columns are `F.linear(hidden, weight, bias)`.
+    """
+    missing = -len(weight) % MULTIPLE
+    if not missing:
+        return F.linear(hidden, weight, bias)
+    return F.linear(hidden, F.pad(weight, (0, 0, 0, missing)), F.pad(bias, (0, missing)))
+
+
+def padded_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, smoothing: float, ignored: int
+) -> Tensor:
+    """The cross-entropy of targets [M], summed, from padded logits; the clear version of `graph_cross_entropy`."""
+    logits = _wide(padded_logits(hidden, weight, bias)[:, : len(weight)])
+    return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing, ignore_index=ignored).sum()
+
+
+def graph_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, smoothing: float, ignored: int
+) -> Tensor:
+    """`padded_cross_entropy`, written for a compiler: a loss of reductions and a gradient of a single pointwise pass.
+
+    With logits z, a position has the loss log Σ exp z − (1 − ε) z_target − ε·mean z. The logit of the target is a sum
+    over all words with a mask of one word, because the gradient of a sum with a mask is a mask, and that of an index is
+    a scattered sum. Uncompiled, every operation would be a pass over all logits. Variants with the maximum and the sum
+    in one pass, or with indices of 32 bits, were slower (benchmarks/results/train_h200_2026-11-17.md).
+    """
+    size = len(weight)
+    logits = _wide(padded_logits(hidden, weight, bias))
+    words = torch.arange(logits.shape[1], device=logits.device)
+    is_word = words < size
+    log_sums = logits.masked_fill(~is_word, -torch.inf).logsumexp(dim=1)
+    of_targets = torch.where(words == targets[:, None], logits, 0.0).sum(dim=1)
+    losses = log_sums - (1 - smoothing) * of_targets
+    if smoothing:
+        losses = losses - smoothing / size * torch.where(is_word, logits, 0.0).sum(dim=1)
+    return losses.masked_fill(targets == ignored, 0.0).sum()
+
+
+def _wide(logits: Tensor) -> Tensor:
+    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
