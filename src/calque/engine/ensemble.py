@@ -70,7 +70,7 @@ def start_with_graphs(model: Model, source: Padded, *, graphs: Graphs) -> Decodi
         context = model.prepare(source.to(next(model.parameters()).device))
     else:
         device = next(model.parameters()).device
-        values, lengths = (part.to(device, non_blocking=True) for part in source)
+        values, lengths = (part.to(device, non_blocking=True) for part in (source.values, source.lengths))
         context = graphs.call(lambda values, lengths: model.prepare(Padded(values, lengths)), "encode", values, lengths)
     return Decoding(decoding_step(model), model.start(context), context)
 

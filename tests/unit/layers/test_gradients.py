@@ -29,6 +29,7 @@ from calque.layers.normalisation import build_norm
 from calque.layers.observers import AttentionLayer, StateLayer
 from calque.layers.output import FullOutput, OutputLayer
 from calque.layers.packed import PackedLinear
+from calque.layers.padded import PaddedLinear
 from calque.layers.positions import LearnedPositions, Sinusoids, rotate, sinusoids
 from calque.layers.recurrent import Recurrence, state_parts
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
@@ -52,7 +53,8 @@ WITHOUT = {
     MovingBaseline,  # updated from rewards, not by gradients
     Sinusoids,  # no weights, and integer inputs
     Int8Linear,  # products of integers have no gradients
-    PackedLinear,  # nn.Linear where gradients are needed
+    PackedLinear,  # nn.Linear where gradients are needed, as is the next
+    PaddedLinear,
 }
 
 
