@@ -3,12 +3,13 @@
 Letters: N rows, T positions, D width, I and O widths in and out, k kernel.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.layers.int8_linear import Int8Linear
 from calque.layers.observers import StateLayer
 
 
@@ -24,11 +25,16 @@ class NormalisedLinear(nn.Module):
         self.direction = nn.Parameter(torch.empty(outputs, inputs))
         self.magnitude = nn.Parameter(torch.empty(outputs))
         self.bias = nn.Parameter(torch.zeros(outputs))
+        self.kept = KeptWeight()
         _initialise(self, std=(retained / inputs) ** 0.5)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """W x + b [...,O] for inputs x [...,I]."""
-        return F.linear(inputs, normalised(self.direction, magnitude=self.magnitude), self.bias)
+        return F.linear(inputs, self.weight(), self.bias)
+
+    def weight(self) -> Tensor:
+        """W [O,I]."""
+        return self.kept.normalised(self.direction, magnitude=self.magnitude)
 
 
 class GatedConvolution(StateLayer):
@@ -43,12 +49,115 @@ class GatedConvolution(StateLayer):
         self.magnitude = nn.Parameter(torch.empty(2 * width))
         self.bias = nn.Parameter(torch.zeros(2 * width))
         self.width, self.kernel = width, kernel
+        self.kept = KeptWeight()
+        self.product: Int8Linear | None = None  # computes W x + b in its place, see `int8`
         _initialise(self, std=(4 * retained / (kernel * width)) ** 0.5)
 
     def forward(self, window: Tensor) -> Tensor:
         """The outputs [N,T,D] for inputs [N,T+k−1,D]; the caller adds any padding."""
-        weight = normalised(self.direction, magnitude=self.magnitude)
-        return F.glu(F.conv1d(window.transpose(1, 2), weight, self.bias), dim=1).transpose(1, 2)
+        if self.product is not None:
+            return F.glu(self.product(windows(window, kernel=self.kernel)), dim=-1)
+        return F.glu(F.conv1d(window.transpose(1, 2), self.weight(), self.bias), dim=1).transpose(1, 2)
+
+    def weight(self) -> Tensor:
+        """W [2D,D,k]."""
+        return self.kept.normalised(self.direction, magnitude=self.magnitude)
+
+
+class KeptWeight:
+    """Remembers a normalised weight while decoding, where every step would compute the same one again.
+
+    It is computed again if the parameters have changed, and never kept where gradients are needed. Parameters that are
+    assigned through `data`, as training does, may change unnoticed; so only models that decode are `enabled`.
+    """
+
+    def __init__(self) -> None:
+        self.enabled = False
+        self._weight: Tensor | None = None
+        self._origins: list[Origin] = []
+
+    def normalised(self, direction: Tensor, *, magnitude: Tensor) -> Tensor:
+        """`normalised`, from memory where possible."""
+        if not self.enabled or torch.is_grad_enabled():
+            return normalised(direction, magnitude=magnitude)
+        parameters = (direction, magnitude)
+        if self._weight is None or not all(map(Origin.is_of, self._origins, parameters)):
+            self._weight = normalised(direction, magnitude=magnitude)
+            self._origins = [Origin(parameter.detach(), _version(parameter)) for parameter in parameters]
+        return self._weight
+
+
+class Origin(NamedTuple):
+    """The values of a parameter and their version, which increases with every change."""
+
+    values: Tensor  # held, so that its memory is not given to another tensor
+    version: int
+
+    def is_of(self, parameter: Tensor) -> bool:
+        """Whether the parameter still has these values."""
+        return self.values.data_ptr() == parameter.data_ptr() and self.version == _version(parameter)
+
+
+def keep_normalised(model: nn.Module) -> None:
+    """Makes the layers of a model that is only used for decoding normalise their weights once."""
+    for module in model.modules():
+        if isinstance(module, NormalisedLinear | GatedConvolution):
+            module.kept.enabled = True
+
+
+def windows(values: Tensor, *, kernel: int) -> Tensor:
+    """[N,T,k·D], k consecutive vectors of values [N,T+k−1,D], for each of the T positions at which k of them begin."""
+    size = values.shape[1] - kernel + 1
+    if size == 1:
+        return values.flatten(1)[:, None]
+    return torch.cat([values[:, start : start + size] for start in range(kernel)], dim=-1)
+
+
+def _version(parameter: Tensor) -> int:
+    return 0 if parameter.is_inference() else parameter._version
+
+
+def normalised(self, direction: Tensor, *, magnitude: Tensor) -> Tensor:
+        """`normalised`, from memory where possible."""
+        if not self.enabled or torch.is_grad_enabled():
+            return normalised(direction, magnitude=magnitude)
+        parameters = (direction, magnitude)
+        if self._weight is None or not all(map(Origin.is_of, self._origins, parameters)):
+            self._weight = normalised(direction, magnitude=magnitude)
+            self._origins = [Origin(parameter.detach(), _version(parameter)) for parameter in parameters]
+        return self._weight
+
+
+class Origin(NamedTuple):
+    """The values of a parameter and their version, which increases with every change."""
+
+    values: Tensor  # held, so that its memory is not given to another tensor
+    version: int
+
+    def is_of(self, parameter: Tensor) -> bool:
+        """Whether the parameter still has these values."""
+        return self.values.data_ptr() == parameter.data_ptr() and self.version == _version(parameter)
+
+
+def keep_normalised(model: nn.Module) -> None:
+    """Makes the layers of a model that is only used for decoding normalise their weights once."""
+    for module in model.modules():
+        if isinstance(module, NormalisedLinear | GatedConvolution):
+            module.kept.enabled = True
+
+
+def windows(values: Tensor, *, kernel: int) -> Tensor:
+    """[N,T,k·D], k consecutive vectors of values [N,T+k−1,D], for each of the T positions at which k of them begin."""
+    size = values.shape[1] - kernel + 1
+    if size == 1:
+        return values.flatten(1)[:, None]
+    return torch.cat([values[:, start : start + size] for start in range(kernel)], dim=-1)
+
+
+def _identity(parameter: Tensor) -> tuple[object, ...]:
+    """What changes if the values of a parameter do."""
+    version = 0 if parameter.is_inference() else parameter._version
+    return parameter.data_ptr(), parameter.dtype, parameter.device, version
 
 
 def normalised(direction: Tensor, *, magnitude: Tensor) -> Tensor:

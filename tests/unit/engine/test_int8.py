@@ -8,7 +8,7 @@ import torch
 from calque.devices import choose_precision
 from calque.engine import Translator, load_translator, save_model
 from calque.errors import ConfigError
-from calque.layers.int8 import Int8Linear
+from calque.layers.int8_linear import Int8Linear
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 from calque.search.settings import SearchConfig

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from calque.layers.int8 import Int8Linear, input_levels, quantise, quantise_rows
-from calque.layers.output import FullOutput
+from calque.layers.int8_linear import Int8Linear, Levels, from_levels, input_levels, quantise_rows, to_levels
 
 WIDTHS = [(64, 64), (96, 200), (256, 77), (1024, 64)]
 
@@ -58,13 +57,13 @@ def test_zeros_and_extreme_rows() -> None:
 
 def test_the_highest_levels_do_not_overflow() -> None:
     layer = Int8Linear.of(torch.ones(64, 1024), None)
-    torch.testing.assert_close(layer(torch.ones(1, 1024)), torch.full((1, 64), 1024.0))
-    torch.testing.assert_close(layer(-torch.ones(1, 1024)), torch.full((1, 64), -1024.0))
+    torch.testing.assert_close(layer(torch.ones(1, 1024)), torch.full((1, 64), 1024.0), rtol=1e-4, atol=0)
+    torch.testing.assert_close(layer(-torch.ones(1, 1024)), torch.full((1, 64), -1024.0), rtol=1e-4, atol=0)
 
 
 OLDER = """
 import torch
-from calque.layers import int8
+from calque.layers import int8_linear as int8
 int8.input_levels = lambda: 63
 torch.manual_seed(0)
 for weight, rows in ((torch.ones(64, 1024), torch.ones(3, 1024)), (torch.rand(70, 256), torch.ones(5, 256)),
@@ -90,12 +89,28 @@ def test_a_layer_that_was_used_can_be_copied() -> None:
     assert layer(rows[:0]).shape == (0, 64)
 
 
-def test_large_products_are_replaced_and_small_ones_stay() -> None:
-    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 3), FullOutput(100, width=64), nn.LayerNorm(64))
-    quantise(model)
-    assert isinstance(model[0], Int8Linear) and type(model[1]) is nn.Linear
-    assert isinstance(model[2].product, Int8Linear)
-    hidden = torch.randn(4, 64)
-    with torch.no_grad():
-        exact = torch.nn.functional.linear(hidden, model[2].weight, model[2].bias)
-    torch.testing.assert_close(model[2].logits(hidden), exact, rtol=0.1, atol=0.1)
+def test_parts_of_the_inputs_add_up_and_parts_of_the_outputs_are_the_same() -> None:
+    layer, rows = Int8Linear.of(torch.randn(90, 200), torch.randn(90)), torch.randn(7, 200)
+    first, second = layer.columns(0, 72), layer.columns(72, 200)
+    weight = from_levels(Levels(layer.weight, layer.scales))
+    exact = torch.nn.functional.linear(rows[:, 72:], weight[:, 72:])
+    torch.testing.assert_close(second(rows[:, 72:]), exact, rtol=0.05, atol=0.3)
+    torch.testing.assert_close(first(rows[:, :72]) + second(rows[:, 72:]), layer(rows), rtol=0.05, atol=0.5)
+    assert torch.equal(first(torch.zeros(1, 72))[0], layer.bias)
+    assert torch.equal(second(torch.zeros(1, 128))[0], torch.zeros(90))
+    assert torch.equal(torch.cat([layer.rows(0, 30)(rows), layer.rows(30, 90)(rows)], dim=1), layer(rows))
+
+
+@pytest.mark.parametrize("shape", [(80, 70), (3, 200), (64, 32, 3)])
+@pytest.mark.parametrize("size", [1.0, 1e-38, 1e-44, 1e30, 0.0])
+def test_rounding_again_changes_nothing(shape: tuple[int, ...], size: float) -> None:
+    weight = torch.randn(shape) * torch.logspace(-3, 3, shape[0]).view(-1, *[1] * (len(shape) - 1)) * size
+    levels = to_levels(weight)
+    rounded = from_levels(levels)
+    exact = levels.values.double() * levels.scales.double().view(-1, *[1] * (len(shape) - 1))
+    assert torch.equal(rounded.double(), exact), "no rounding on the way back"
+    again = to_levels(rounded)
+    assert torch.equal(again.values, levels.values) and torch.equal(again.scales, levels.scales)
+    step = weight.flatten(1).abs().amax(dim=1) / 127
+    bound = step * (0.5 + 0.01) + torch.finfo(torch.float32).tiny
+    assert ((rounded - weight).flatten(1).abs() <= bound[:, None]).all()
