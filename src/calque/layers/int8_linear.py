@@ -104,12 +104,12 @@ class Int8Linear(nn.Module):
         return self._with(Levels(self.weight[start:stop], self.scales[start:stop]), self.bias[start:stop])
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The outputs [...,O] for inputs [...,I], in float32."""
+        """The outputs [...,O] for inputs [...,I], in the data type of the inputs; their precision is that of float32."""
         rows = inputs.reshape(-1, self.inputs)
         levels, scales = quantise_rows(rows)
         products = self._product(levels)[: len(rows)]
-        outputs = torch.addcmul(self.bias, products, scales, out=products)
-        return outputs.view(*inputs.shape[:-1], self.outputs)
+        outputs = torch.addcmul(self.bias, products, scales.float(), out=products)
+        return outputs.view(*inputs.shape[:-1], self.outputs).to(inputs.dtype)
 
     def _product(self, levels: Tensor) -> Tensor:
         """[M,O], u Σ q p for unsigned levels [M,I] of inputs."""
