@@ -41,7 +41,7 @@ def quantise(model: nn.Module) -> nn.Module:
             module.products = Int8Gates(module.kernel)
             del module.kernel
         elif isinstance(module, GatedConvolution) and _is_multiplied(module.direction):
-            module.product = Int8Linear.of(module.weight().transpose(1, 2).flatten(1), module.bias)
+            module.product = Int8Linear.of(module.weight(), module.bias)
             del module.direction, module.magnitude, module.bias
     return model
 
