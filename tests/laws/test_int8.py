@@ -21,12 +21,9 @@ SAMPLE = (
 NAMES = [pytest.param(name, marks=[] if name in SAMPLE else [pytest.mark.full]) for name in MODELS]
 
 
-
-
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(int8, "NARROWEST", 1)
-    monkeypatch.setattr(int8, "SMALLEST", 1)
 
 
 @pytest.mark.parametrize("law", [name for name in LAWS if name != "fidelity"])

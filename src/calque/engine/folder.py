@@ -191,9 +191,7 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
     return _load(folder, device=device, precision=precision)
 
 
-def load_translator(
-    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
-) -> Translator:
+def load_translator(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Translator:
     """`load` for a translation model; for any other model, raises an error that names the command to use instead."""
     return _load_kind(Translator, path, purpose="translate", device=device, precision=precision)
 

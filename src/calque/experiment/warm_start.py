@@ -51,8 +51,8 @@ def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, pat
 def _load(path: Path) -> Translator:
     if has_int8_weights(path):
         raise ConfigError(
-            f"training.warm_start: {path} has weights rounded to 8 bits, which are for decoding only; use the model that "
-            "`calque quantise` made it from"
+            f"training.warm_start: {path} has weights rounded to 8 bits, which are for decoding only; use the model "
+            "that `calque quantise` made it from"
         )
     return load_translator(path, device="cpu")
 

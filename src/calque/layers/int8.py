@@ -1,15 +1,21 @@
-"""Models in 8 bits for decoding on a CPU: large weights are rounded, and large products are those of 8-bit integers."""
+"""Models in 8 bits for decoding on a CPU: large weights are rounded, and large products are those of 8-bit integers.
+
+Floating-point products round differently with the number of rows and the amount of padding, and a difference in the
+last bit can become one of a whole level. So the products that remain are computed in float64 and rounded to float32.
+"""
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from calque.layers.convolution import GatedConvolution, NormalisedLinear
 from calque.layers.int8_linear import Int8Linear, from_levels, to_levels
+from calque.layers.observers import AttentionLayer
 from calque.layers.output import FullOutput
 from calque.layers.recurrent import Int8Gates, Recurrence
+from calque.layers.transformer import DecoderBlock
 
 NARROWEST = 64  # a weight with fewer rows or columns stays as it is
-SMALLEST = 1 << 16  # a product with fewer weights, such as 128 × 256, is faster in float32
 
 
 def is_rounded(weight: Tensor) -> bool:
@@ -31,21 +37,38 @@ def quantise(model: nn.Module) -> nn.Module:
             parameter.copy_(from_levels(to_levels(parameter)))
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child) is nn.Linear and _is_multiplied(child.weight):
-                setattr(module, name, Int8Linear.of(child.weight, child.bias))
-            elif isinstance(child, NormalisedLinear) and _is_multiplied(child.direction):
-                setattr(module, name, Int8Linear.of(child.weight(), child.bias))
-        if isinstance(module, FullOutput) and _is_multiplied(module.weight):
+            if type(child) is nn.Linear:
+                setattr(module, name, _linear(child.weight, child.bias))
+            elif isinstance(child, NormalisedLinear):
+                setattr(module, name, _linear(child.weight(), child.bias))
+        if isinstance(module, FullOutput) and is_rounded(module.weight):
             module.product = Int8Linear.of(module.weight, module.bias)
-        elif isinstance(module, Recurrence) and all(map(_is_multiplied, module.kernel.all_weights[0][:2])):
+        elif isinstance(module, AttentionLayer):
+            module.in_float64 = True
+        elif isinstance(module, Recurrence) and all(map(is_rounded, module.kernel.all_weights[0][:2])):
             module.products = Int8Gates(module.kernel)
             del module.kernel
-        elif isinstance(module, GatedConvolution) and _is_multiplied(module.direction):
+        elif isinstance(module, GatedConvolution) and is_rounded(module.direction):
             module.product = Int8Linear.of(module.weight(), module.bias)
             del module.direction, module.magnitude, module.bias
+    for module in model.modules():
+        if isinstance(module, DecoderBlock) and isinstance(module.self_attention, AttentionLayer):
+            module.self_attention.in_float64 = False  # one query over keys without padding: always the same shape
     return model
 
 
-def _is_multiplied(weight: Tensor) -> bool:
-    """Whether the product with a weight is computed in 8 bits."""
-    return is_rounded(weight) and weight.numel() >= SMALLEST
+class Float64Linear(nn.Module):
+    """A linear layer that computes in float64."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.detach().double(), requires_grad=False)
+        self.bias = None if bias is None else nn.Parameter(bias.detach().double(), requires_grad=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The outputs [...,O] for inputs [...,I], in the data type of the inputs."""
+        return F.linear(inputs.double(), self.weight, self.bias).to(inputs.dtype)
+
+
+def _linear(weight: Tensor, bias: Tensor | None) -> nn.Module:
+    return Int8Linear.of(weight, bias) if is_rounded(weight) else Float64Linear(weight, bias)

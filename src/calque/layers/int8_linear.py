@@ -104,7 +104,7 @@ class Int8Linear(nn.Module):
         return self._with(Levels(self.weight[start:stop], self.scales[start:stop]), self.bias[start:stop])
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The outputs [...,O] for inputs [...,I], in the data type of the inputs; their precision is that of float32."""
+        """The outputs [...,O] for inputs [...,I], in the data type of the inputs and the precision of float32."""
         rows = inputs.reshape(-1, self.inputs)
         levels, scales = quantise_rows(rows)
         products = self._product(levels)[: len(rows)]

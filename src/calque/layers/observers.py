@@ -35,6 +35,12 @@ class AttentionLayer(nn.Module):
 
     observer: Callable[[Tensor], None] | None = None
     intervention: ChangeWeights | None = None
+    in_float64 = False
+    """Whether scores and sums are computed in float64, so that padding does not change their rounding, see `int8`."""
+
+    def wide(self, values: Tensor) -> Tensor:
+        """Values that attention computes with, in float64 if that is wanted."""
+        return values.double() if self.in_float64 else values
 
     @property
     def shows_weights(self) -> bool:

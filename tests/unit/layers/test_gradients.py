@@ -21,6 +21,7 @@ from calque.layers.copying import CopyGate
 from calque.layers.crf import LinearChainCRF
 from calque.layers.dropout import Dropout
 from calque.layers.feed_forward import build_feed_forward
+from calque.layers.int8 import Float64Linear
 from calque.layers.int8_linear import Int8Linear
 from calque.layers.maxout import Maxout
 from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
@@ -53,6 +54,7 @@ WITHOUT = {
     Sinusoids,  # no weights, and integer inputs
     Int8Linear,  # products of integers have no gradients
     Int8Gates,
+    Float64Linear,  # replaces a linear layer beside them
     PackedLinear,  # nn.Linear where gradients are needed
 }
 

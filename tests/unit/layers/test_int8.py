@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.layers.convolution import GatedConvolution, NormalisedLinear
-from calque.layers.int8 import is_rounded, quantise
-from calque.layers.int8_linear import Int8Linear, from_levels, to_levels
+from calque.layers.int8 import Float64Linear, is_rounded, quantise
+from calque.layers.int8_linear import Int8Linear, Levels, from_levels, to_levels
 from calque.layers.observers import RecurrentStep
 from calque.layers.output import FullOutput
 from calque.layers.recurrent import Recurrence
@@ -26,10 +26,11 @@ def test_large_products_are_replaced_and_small_ones_stay() -> None:
     model = nn.Sequential(*linears, FullOutput(512, width=128), NormalisedLinear(256, outputs=256), nn.LayerNorm(256))
     before = [linear.weight.clone() for linear in linears]
     quantise(model)
-    assert [type(layer) for layer in model[:3]] == [Int8Linear, nn.Linear, nn.Linear]
+    assert [type(layer) for layer in model[:3]] == [Int8Linear, Int8Linear, Float64Linear]
     assert isinstance(model[3].product, Int8Linear) and isinstance(model[4], Int8Linear)
-    assert torch.equal(model[1].weight, rounded(before[1])), "rounded, but multiplied in float32"
-    assert torch.equal(model[2].weight, before[2]), "too narrow to be rounded"
+    assert torch.equal(from_levels(Levels(model[1].weight, model[1].scales)), rounded(before[1]))
+    assert torch.equal(model[2].weight, before[2].double()), "too narrow to be rounded"
+    assert model[2](torch.randn(3, 512)).dtype == torch.float32
     hidden = torch.randn(4, 128)
     exact = F.linear(hidden, model[3].weight, model[3].bias)
     torch.testing.assert_close(model[3].logits(hidden), exact, rtol=0.1, atol=0.1)
