@@ -4,6 +4,7 @@
 |---|---|---|
 | store | 2 → 3 | columns by name; `ids` became `values`; lengths no longer count the end mark |
 | model | 1 → 2 | the folder names its task; vocabularies by column |
+| model | 3 | beside 2, for folders with weights in 8 bits: `NAME` is int8, `NAME.scales` has a scale per row |
 | run | – | `training.arithmetic` in config.toml |
 
 `tests/formats` holds a folder of each earlier format.

@@ -32,6 +32,7 @@ def quantise(model: nn.Module) -> nn.Module:
     Replaced are linear layers, the full output layer, and the products in recurrent layers and gated convolutions.
     Law: of a model whose weights are rounded already, no weight changes.
     """
+    model.parameter_count = parameter_count(model)  # type: ignore[assignment]
     for parameter in model.parameters():
         if is_rounded(parameter):
             parameter.copy_(from_levels(to_levels(parameter)))
@@ -55,6 +56,12 @@ def quantise(model: nn.Module) -> nn.Module:
         if isinstance(module, DecoderBlock) and isinstance(module.self_attention, AttentionLayer):
             module.self_attention.in_float64 = False  # one query over keys without padding: always the same shape
     return model
+
+
+def parameter_count(model: nn.Module) -> int:
+    """The number of a model's parameters; of a model in 8 bits, the number before it was rounded."""
+    before = getattr(model, "parameter_count", None)
+    return before if isinstance(before, int) else sum(parameter.numel() for parameter in model.parameters())
 
 
 class Float64Linear(nn.Module):

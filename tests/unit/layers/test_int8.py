@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.layers.convolution import GatedConvolution, NormalisedLinear
-from calque.layers.int8 import Float64Linear, is_rounded, quantise
+from calque.layers.int8 import Float64Linear, is_rounded, parameter_count, quantise
 from calque.layers.int8_linear import Int8Linear, Levels, from_levels, to_levels
 from calque.layers.observers import RecurrentStep
 from calque.layers.output import FullOutput
@@ -25,7 +25,9 @@ def test_large_products_are_replaced_and_small_ones_stay() -> None:
     linears = (nn.Linear(256, 256), nn.Linear(64, 64), nn.Linear(512, 32))
     model = nn.Sequential(*linears, FullOutput(512, width=128), NormalisedLinear(256, outputs=256), nn.LayerNorm(256))
     before = [linear.weight.clone() for linear in linears]
+    count = sum(parameter.numel() for parameter in model.parameters())
     quantise(model)
+    assert parameter_count(model) == count
     assert [type(layer) for layer in model[:3]] == [Int8Linear, Int8Linear, Float64Linear]
     assert isinstance(model[3].product, Int8Linear) and isinstance(model[4], Int8Linear)
     assert torch.equal(from_levels(Levels(model[1].weight, model[1].scales)), rounded(before[1]))
