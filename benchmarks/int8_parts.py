@@ -74,9 +74,7 @@ def print_convolution(*, width: int = 256, rows: int = 600) -> None:
     def convolution(values: torch.Tensor) -> torch.Tensor:
         return F.glu(F.conv1d(values.transpose(1, 2), weight, plain.bias), dim=1)
 
-    print(
-        f"convolution of {rows} rows of one position, width {width}, kernel 3, against a product over windows in float32:"
-    )
+    print(f"convolution of {rows} rows of one position, width {width}, kernel 3, against a product over windows:")
     print(f"torch's convolution takes {_ratio_of_layers(convolution, windowed, window)} times as long,", end=" ")
     print(f"normalising weights in every step {_ratio_of_layers(plain, windowed, window)},", end=" ")
     print(f"int8 {_ratio_of_layers(rounded, windowed, window)}")
