@@ -63,8 +63,7 @@ class MultiHead(AttentionLayer):
 
     def remember(self, memory: Tensor, *, turn: Tensor | None = None) -> KeysValues:
         """Keys and values of vectors `memory` [B,S,M]; with a `turn` [B,S,d] (rotary positions), keys are rotated."""
-        projected = self.wide(self.key_value(memory))
-        keys, values = (self.split_heads(part) for part in projected.chunk(2, dim=-1))
+        keys, values = (self.wide(self.split_heads(part)) for part in self.key_value(memory).chunk(2, dim=-1))
         return KeysValues(keys if turn is None else rotate(keys, turn), values)
 
     def forward(
