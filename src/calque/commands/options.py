@@ -104,7 +104,7 @@ Precision = Annotated[
     str,
     choice_option(
         choices=PRECISIONS,
-        help="auto: as stored; bfloat16: half the memory, for GPUs; int8: twice as fast, for CPUs.",
+        help="auto: as stored; bfloat16: half the memory, for GPUs; int8: faster in batches, for CPUs.",
         panel=COMPUTATION,
     ),
 ]
