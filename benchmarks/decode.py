@@ -175,7 +175,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         nargs="+",
         default=["float32"],
         metavar="P",
-        help="with --peers: `calque translate --precision` of the working tree, a contender each (default: float32)",
+        help="`calque translate --precision` of the working tree, a contender each (default: float32)",
     )
     parser.add_argument(
         "--beams",
@@ -286,16 +286,14 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
 def contenders(
     calque: Sequence[CalqueDecoder], peers: Sequence[PeerDecoder], *, beam: int, precisions: Sequence[str]
 ) -> Contenders:
-    """The source trees; with peers, also the working tree in each precision, with and without the peers' rules."""
-    if not peers:
-        return Contenders(calque)
+    """The working tree in each precision, with peers also with their rules, and all other contenders."""
     here, *others = calque
     variants = []
     for precision in precisions:
         ours = here if precision == "float32" else here._replace(precision=precision, label=precision)
-        variants += [ours, with_same_rules(ours, beam=beam)]
+        variants += [ours, with_same_rules(ours, beam=beam)] if peers else [ours]
     names = tuple(variant.name for variant in variants)
-    return Contenders([*variants, *others, *peers], names, names[1])
+    return Contenders([*variants, *others, *peers], names, names[1 if peers else 0])
 
 
 def with_same_rules(ours: CalqueDecoder, *, beam: int) -> CalqueDecoder:

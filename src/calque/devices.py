@@ -15,7 +15,7 @@ if _is_collecting:
 from calque.errors import ConfigError  # noqa: E402
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
-PrecisionName = Literal["float32", "bfloat16", "float64", "int8"]
+PrecisionName = Literal["auto", "float32", "bfloat16", "float64", "int8"]
 DEVICES: tuple[DeviceName, ...] = get_args(DeviceName)
 PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
 _OUT_OF_MEMORY = (  # whole messages of oneDNN and C++: "could not create a primitive descriptor" is another error
@@ -40,17 +40,22 @@ def choose_device(name: DeviceName) -> torch.device:
 def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtype:
     """The dtype of this name, checked against the device; probabilities are normalised in at least float32.
 
-    With int8, large products are computed in 8 bits (see `layers.int8`), and everything else in float32.
+    With int8, large products are computed in 8 bits (see `layers.int8`), and everything else in float32. With auto,
+    everything is in float32.
     """
     if name == "int8" and device.type != "cpu":
         raise ConfigError(f"precision: int8 is for CPUs, and the device is {device.type}; use bfloat16, or device cpu")
-    has_kernels = torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")  # type: ignore[no-untyped-call]
-    if name == "int8" and not has_kernels:
+    if name == "int8" and not multiplies_int8():
         raise ConfigError("precision: this build of torch has no 8-bit products (oneDNN); use float32")
     if name == "float64" and device.type == "mps":
         raise ConfigError("precision: mps does not support float64; use float32, or device cpu")
     dtypes = {"bfloat16": torch.bfloat16, "float64": torch.float64}
     return dtypes.get(name, torch.float32)
+
+
+def multiplies_int8() -> bool:
+    """Whether torch has 8-bit products for the CPU."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")  # type: ignore[no-untyped-call]
 
 
 def machine(device: str) -> str:

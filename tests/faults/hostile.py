@@ -43,7 +43,7 @@ RUNS = ("translation", "subwords", "language", "tagger", "translation/model", "m
 PLACES = ("new", "source", "empty-folder", "missing/new", "/dev/null", "/dev/full", "/", ".", "link", "\udcff/new")
 WORDS = {
     "device": ("auto", "cpu", "cuda", "tpu"),
-    "precision": ("float32", "float64", "bfloat16", "int3"),
+    "precision": ("auto", "float32", "float64", "bfloat16", "int8", "int3"),
     "format": ("text", "tsv", "jsonl", "conllu", "columns", "xml"),
     "invalid": ("fail", "skip", "replace", "drop"),
     "long": ("cut", "split", "fold"),

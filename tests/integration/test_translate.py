@@ -321,7 +321,7 @@ def test_mistakes_are_one_message(command: Command, trained: Path, sentences: Pa
         (["coverage"], "is not a setting: write KEY=VALUE"),
         (["minimum=9", "maximum=3"], "minimum 9 is more than maximum 3"),
         (["beam=100000"], "less than or equal to 1000"),
-        (["--precision", "int4"], "not one of float32, bfloat16, float64, int8"),
+        (["--precision", "int4"], "not one of auto, float32, bfloat16, float64, int8"),
     ):
         answer = command("translate", trained, "--input", sentences, *options)
         assert answer.code == 2, options

@@ -19,6 +19,7 @@ COMMANDS = (
     "train",
     "runs",
     "average",
+    "quantise",
     "translate",
     "generate",
     "tag",

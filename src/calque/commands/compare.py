@@ -86,7 +86,7 @@ def compare(
         Path | None, file_option(help="A report: FILE.html (one page for a browser) or FILE.json.")
     ] = None,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = "auto",
 ) -> None:
     """Compare two or more systems on one test set: scores, significance, and where they differ.
 

@@ -197,11 +197,12 @@ def speed(seconds: float, sentences: int, words: int, *, device: str) -> dict[st
 def model_facts(argument: Argument, loaded: "Loaded") -> dict[str, Any]:
     """The architecture and size of a model and, if it belongs to a run, how it was trained."""
     from calque.engine import WEIGHTS, architecture
+    from calque.layers.int8 import parameter_count
 
     folder = argument.path / "model" if (argument.path / "model").is_dir() else argument.path
     model = {
         "architecture": architecture(loaded),
-        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "parameters": parameter_count(loaded.model),
         "bytes": (folder / WEIGHTS).stat().st_size,
     }
     return {**argument.facts, "model": model, **run_facts(argument.path)}

@@ -39,7 +39,7 @@ def evaluate(
     output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = "auto",
 ) -> None:
     """Score a model on a test set.
 

@@ -54,7 +54,7 @@ def generate(
     ] = None,
     format: Annotated[str, choice_option(choices=FORMATS, help="jsonl includes scores.")] = "text",
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = "auto",
 ) -> None:
     """Generate text with a language model, by sampling or by beam search.
 

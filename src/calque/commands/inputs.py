@@ -75,11 +75,16 @@ def _standard_input() -> AbstractContextManager[BinaryIO]:
 
 
 def device_and_precision(device: str, precision: str, *, gradients: bool = False) -> "tuple[DeviceName, PrecisionName]":
-    """The values of --device and --precision, checked; int8 is rejected if `gradients` are needed."""
+    """The values of --device and --precision, checked.
+
+    Integer products have no gradients: if `gradients` are needed, int8 is rejected and `auto` is float32.
+    """
     from calque.devices import DEVICES, PRECISIONS
 
     if gradients and precision == "int8":
         raise ConfigError("--precision int8: a model with 8-bit products cannot be inspected; use float32")
+    if gradients and precision == "auto":
+        precision = "float32"
     return choice(device, DEVICES, option="--device"), choice(precision, PRECISIONS, option="--precision")
 
 

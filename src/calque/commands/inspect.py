@@ -99,7 +99,7 @@ def inspect(
         int | None, count_option(help="Language models: also continue the text by up to N pieces.")
     ] = None,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = "auto",
 ) -> None:
     """Look inside a model: attention, beam search, alternatives, saliency, nearest states, gradients, what-if changes.
 

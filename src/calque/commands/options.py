@@ -8,7 +8,7 @@ import typer
 from calque.commands.completion import config_keys, search_keys, system_names
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-PRECISIONS = ("float32", "bfloat16", "float64", "int8")
+PRECISIONS = ("auto", "float32", "bfloat16", "float64", "int8")
 """The names of calque.devices, which is not imported here because it imports torch."""
 LANGUAGES = ("zh", "en", "de")
 
@@ -104,7 +104,7 @@ Precision = Annotated[
     str,
     choice_option(
         choices=PRECISIONS,
-        help="bfloat16: half the memory, for GPUs; int8: twice as fast, for CPUs.",
+        help="auto: as stored; bfloat16: half the memory, for GPUs; int8: faster in batches, for CPUs.",
         panel=COMPUTATION,
     ),
 ]

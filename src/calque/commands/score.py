@@ -40,7 +40,7 @@ def score(
     ] = "tsv",
     output: Annotated[Path | None, file_option(help="The file for the scores; stdout by default.")] = None,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = "auto",
 ) -> None:
     """Score existing translations, or text, by log-probability; one output line per pair or line.
 

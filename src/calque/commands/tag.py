@@ -51,7 +51,7 @@ def tag(
     append: Annotated[bool, typer.Option("--append", help="Write the labels to a new last column.")] = False,
     marginals: Annotated[bool, typer.Option("--marginals", help="Also write the probabilities of labels.")] = False,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = "auto",
 ) -> None:
     """Label the words of a CoNLL-U file, a column file or raw text.
 

@@ -115,7 +115,7 @@ def translate(
         ),
     ] = "fail",
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = "auto",
 ) -> None:
     """Translate a file, standard input, or typed lines; one output line per input line.
 

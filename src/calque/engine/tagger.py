@@ -17,6 +17,7 @@ from calque.data.tag_batch import TagBatch, collate_tags
 from calque.data.tagging_preparation import WORD_LENGTHS
 from calque.errors import TextError
 from calque.layers.crf import allowed_transitions
+from calque.layers.int8 import parameter_count
 from calque.models.inputs import Words
 from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
 from calque.tasks.tagging import TaggingConfig, source_of
@@ -76,7 +77,7 @@ class Tagger:
     """
 
     def __repr__(self) -> str:
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        parameters = parameter_count(self.model)
         encoder = self.config.encoder.kind
         return f"Tagger({encoder}, {len(self.vocabularies.labels)} labels, {parameters:,} parameters, {self.device})"
 

@@ -21,6 +21,7 @@ from calque.engine.prompt import (
 from calque.engine.types import Candidate, Scored
 from calque.errors import ConfigError, TextError
 from calque.evaluation.metrics import perplexity
+from calque.layers.int8 import parameter_count
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.cross_entropy import without_padding
 from calque.objectives.decoding_step import MARKS, language_step
@@ -80,7 +81,7 @@ class TextGenerator:
     """
 
     def __repr__(self) -> str:
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        parameters = parameter_count(self.model)
         return f"TextGenerator({self.config.network.kind}, {parameters:,} parameters, {self.device})"
 
     def __init__(

@@ -18,6 +18,7 @@ from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Request, Scored, Translation
 from calque.errors import CalqueError, ConfigError, TextError
 from calque.evaluation.confidence import Confidence
+from calque.layers.int8 import parameter_count
 from calque.models.model import Model, ModelConfig
 from calque.objectives.cross_entropy import mean_loss
 from calque.search.graphs import Graphs
@@ -73,7 +74,7 @@ class Translator:
         return joined
 
     def __repr__(self) -> str:
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        parameters = parameter_count(self.model)
         members = len(self.ensemble.models)
         parts = [
             f"{self.config.encoder.kind} to {self.config.decoder.kind}",

@@ -8,7 +8,17 @@ from typing import Literal
 
 from safetensors.torch import save_file
 
-from calque.engine.folder import CONFIDENCE, CONFUSION, FORMATS, KIND, WEIGHTS, is_own_run, load, write_model_folder
+from calque.engine.folder import (
+    CONFIDENCE,
+    CONFUSION,
+    FORMATS,
+    KIND,
+    WEIGHTS,
+    has_int8_weights,
+    is_own_run,
+    load,
+    write_model_folder,
+)
 from calque.errors import FolderError
 from calque.folders import MANIFEST, verify_folder
 from calque.folders.weights import refuse_unfit
@@ -32,6 +42,11 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
         raise FolderError(
             f"{run}: a run of a user's own task, whose checkpoints cannot be averaged afterwards; train it with "
             "training.average, training.ema or training.averaged_sgd, which average weights in training"
+        )
+    if has_int8_weights(run):
+        raise FolderError(
+            f"{run}: its model has weights rounded to 8 bits; put the run's own model back, average, and then run "
+            "`calque quantise`"
         )
     if owner(run) is not None:
         raise FolderError(f"{run} is being trained: wait for it or stop it, as training adds and removes checkpoints")

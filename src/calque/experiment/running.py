@@ -15,6 +15,7 @@ from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
 from calque.devices import choose_device, machine
+from calque.engine.folder import has_int8_weights
 from calque.errors import ConfigError, FolderError, Interrupted, UserError, shell_path
 from calque.experiment.assembly import Assembly, refuse_unknown_metrics
 from calque.experiment.building import assembly_of, build_job, initial_model, refuse_unbuildable
@@ -194,6 +195,11 @@ def _refuse_other_folder(folder: Path) -> None:
             close = difflib.get_close_matches(folder.name, names, n=1, cutoff=0.6)
             hint = f"; did you mean {shell_path(folder.with_name(close[0]))}?" if close else ""
             raise FolderError(f"{folder}: no such folder{hint}")
+        if has_int8_weights(folder):
+            raise FolderError(
+                f"{folder}: a model with weights rounded to 8 bits, which cannot be trained further; resume the run "
+                "that it was made from"
+            )
         reason = "it is a model, a checkpoint or a store" if (folder / MANIFEST).exists() else f"it has no {CONFIG}"
         raise FolderError(f"{folder}: not a run folder: {reason}")
 

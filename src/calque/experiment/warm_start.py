@@ -7,6 +7,7 @@ from torch import Tensor
 
 from calque.config import flat, to_values
 from calque.engine import Translator, load_translator
+from calque.engine.folder import has_int8_weights
 from calque.errors import ConfigError, first_few
 from calque.layers.adaptive import AdaptiveOutput
 from calque.models.model import Model, ModelConfig
@@ -21,7 +22,7 @@ def refuse_unfit_start(model: Model, tokenizers: Tokenizers | None, *, config: M
 
     Without `tokenizers`, which will be trained on that corpus, `model` may have any number of pieces.
     """
-    old = load_translator(path, device="cpu")
+    old = _load(path)
     rows = None if tokenizers is None else _all_rows(old.tokenizers, tokenizers)
     _refuse(_misfits(model, old, rows=rows, config=config, path=path), path=path)
 
@@ -32,7 +33,7 @@ def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, pat
     Embedding rows of pieces that are in both vocabularies are copied; rows of new pieces keep their initial values. Any
     other mismatch raises a ConfigError.
     """
-    old = load_translator(path, device="cpu")
+    old = _load(path)
     rows = _all_rows(old.tokenizers, tokenizers)
     _refuse(_misfits(model, old, rows=rows, config=config, path=path), path=path)
     same = _same(old.tokenizers, rows)
@@ -45,6 +46,15 @@ def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, pat
         for side, old_rows in rows.items()
         if side == "target" or not tokenizers.joint
     ]
+
+
+def _load(path: Path) -> Translator:
+    if has_int8_weights(path):
+        raise ConfigError(
+            f"training.warm_start: {path} has weights rounded to 8 bits, which are for decoding only; use the model "
+            "that `calque quantise` made it from"
+        )
+    return load_translator(path, device="cpu")
 
 
 def _misfits(

@@ -5,6 +5,7 @@
 | store | 2 → 3 | columns by name; `ids` became `values`; lengths no longer count the end mark |
 | model | 1 → 2 | the folder names its task; vocabularies by column |
 | model | 2 → 3 | `targets` in length_profile.json; `search.learnt_maximum` in config.toml |
+| model | 4 | a folder of format 3 with weights in 8 bits: `NAME` is int8, `NAME.scales` has a scale per row |
 | run | – | `training.arithmetic` in config.toml |
 
 A key that earlier versions would reject or misread needs a new number, even if it is optional: an earlier version then

@@ -23,6 +23,7 @@ from calque.inspection.beam_view import BeamView, NarrowerBeam
 from calque.inspection.next_tokens import TargetStep
 from calque.inspection.translation import OwnTranslation, Saliency, SentenceView
 from calque.inspection.what_if import WhatIf
+from calque.layers.int8 import parameter_count
 from calque.layers.observers import attention_layers
 
 VERSION = 1
@@ -49,7 +50,7 @@ def model_summary(loaded: Loaded, *, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "architecture": architecture(loaded),
-        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "parameters": parameter_count(loaded.model),
         "attends": loaded.attends if isinstance(loaded, Translator) else bool(attention_layers(loaded.model)),
     }
 

@@ -125,7 +125,7 @@ class Attention(AttentionLayer):
 
     def prepare(self, values: Tensor, mask: Tensor) -> AttentionContext:
         """The context to attend to, with its keys, given the encoder's outputs `values` [B,S,M] and `mask` [B,S]."""
-        return AttentionContext(self.score.keys(values), values, mask)
+        return AttentionContext(self.wide(self.score.keys(values)), self.wide(values), mask)
 
     def start(self, context: AttentionContext) -> AttentionState:
         """The state before the first token."""
@@ -160,9 +160,9 @@ class Attention(AttentionLayer):
     def _attend(
         self, queries: Tensor, state: AttentionState, context: AttentionContext
     ) -> tuple[Attended, AttentionState]:
-        rows, size = queries.shape[:2]
+        (rows, size), dtype = queries.shape[:2], queries.dtype
         unfolded = partial(unfold, rows=rows, slots=context.slots)
-        folded = context.fold(queries)
+        folded = self.wide(context.fold(queries))
         covered = None if state.coverage is None else context.fold(state.coverage[:, None])
         scores = self.score(folded, context.keys, covered)
         shares = self._reach(scores, folded, state, context, size=size)
@@ -178,11 +178,11 @@ class Attention(AttentionLayer):
             state = state._replace(coverage=state.coverage + unfolded(weights).sum(dim=1))
         if state.position is not None:
             state = state._replace(position=state.position + size)
-        row_weights = unfolded(weights)
+        row_weights = unfolded(weights).to(dtype)
         attended = Attended(
-            unfolded(attended_values),
+            unfolded(attended_values).to(dtype),
             row_weights,
-            row_weights if weights is shares else unfolded(shares),
+            row_weights if weights is shares else unfolded(shares).to(dtype),
             None if chosen is None else unfolded(chosen[..., None]).squeeze(-1),
             {name: unfolded(loss[..., None]).squeeze(-1) for name, loss in losses.items()},
         )

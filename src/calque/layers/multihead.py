@@ -70,7 +70,7 @@ class MultiHead(AttentionLayer):
 
     def remember(self, memory: Tensor, *, turn: Tensor | None = None) -> KeysValues:
         """Keys and values of vectors `memory` [B,S,M]; with a `turn` [B,S,d] (rotary positions), keys are rotated."""
-        keys, values = (self.split_heads(part) for part in self.key_value(memory).chunk(2, dim=-1))
+        keys, values = (self.wide(self.split_heads(part)) for part in self.key_value(memory).chunk(2, dim=-1))
         return KeysValues(keys if turn is None else rotate(keys, turn), values)
 
     def forward(
@@ -120,15 +120,16 @@ class MultiHead(AttentionLayer):
         return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
-        """The attention output [B,H,Q,d] of each head, before the heads are concatenated and projected."""
+        """The attention output [B,H,Q,d] of each head, before the heads are concatenated and projected.
+
+        With attention in float64, keys and values are in float64, and so is the computation; the output is in float32.
+        """
+        if self.in_float64:
+            return self._plainly(self.wide(queries), memory, mask, causal=causal).to(queries.dtype)
         if self._uses_kernel(queries, memory, mask):
             return torch.ops.calque.short_attention(queries, *memory, mask, causal)  # type: ignore[no-any-return]
         if self.shows_weights or self._draws_own_masks(queries) or self._is_short(queries, memory):
-            keys, values = map(self._for_heads, memory)
-            if causal:
-                mask = distances(queries.shape[2], keys=keys.shape[2], device=keys.device) <= 0
-            weights = self.observed(self._weights(queries, keys, mask))
-            return dropout(weights, self.dropout, self.training) @ values
+            return self._plainly(queries, memory, mask, causal=causal)
         if not (causal or self.training) and _is_decoding(queries):
             keys, values = map(self._for_heads, memory)
             return self._weights(queries, keys, mask) @ values
@@ -140,6 +141,14 @@ class MultiHead(AttentionLayer):
             is_causal=causal,
             enable_gqa=self.key_value_heads < self.heads,
         )
+
+    def _plainly(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
+        """`attend` with explicit weights, which can be observed and changed."""
+        keys, values = map(self._for_heads, memory)
+        if causal:
+            mask = distances(queries.shape[2], keys=keys.shape[2], device=keys.device) <= 0
+        weights = self.observed(self._weights(queries, keys, mask))
+        return dropout(weights, self.dropout, self.training) @ values
 
     def _draws_own_masks(self, queries: Tensor) -> bool:
         """Whether attention is computed explicitly for `dropout` on its weights.
@@ -162,7 +171,8 @@ class MultiHead(AttentionLayer):
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         """[B,Q,S], the attention weights of queries [B,H,Q,d], averaged over heads and without dropout."""
-        return self.changed(self._weights(queries, self._for_heads(keys), mask)).mean(dim=1)
+        weights = self._weights(self.wide(queries), self._for_heads(keys), mask).to(queries.dtype)
+        return self.changed(weights).mean(dim=1)
 
     def _weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         """The attention weights [B,H,Q,S] of each head, softmax(q·k/√d)."""
@@ -172,7 +182,7 @@ class MultiHead(AttentionLayer):
 
     def start(self, rows: int, *, like: Tensor) -> KeysValues:
         """The empty cache of keys and values before the first token, for `rows` hypotheses."""
-        empty = like.new_zeros(rows, self.key_value_heads, 0, self.head_width)
+        empty = self.wide(like.new_zeros(rows, self.key_value_heads, 0, self.head_width))
         return KeysValues(empty, empty)
 
     def read(self, inputs: Tensor, past: KeysValues, chunk: Chunk) -> tuple[Tensor, KeysValues]:
@@ -252,14 +262,17 @@ class RelativeMultiHead(MultiHead):
         nn.init.xavier_uniform_(self.value_distances)
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
+        dtype, queries = queries.dtype, self.wide(queries)
         keys, values = map(self._for_heads, memory)
         offsets = distances(queries.shape[2], keys=keys.shape[2], device=keys.device)  # [Q,S]
         index = offsets.clamp(-self.reach, self.reach) + self.reach
-        scores = queries @ keys.transpose(2, 3) + torch.einsum("nhqd,qsd->nhqs", queries, self.key_distances[index])
+        key_distances = self.wide(self.key_distances)[index]
+        scores = queries @ keys.transpose(2, 3) + torch.einsum("nhqd,qsd->nhqs", queries, key_distances)
         if causal:
             mask = offsets <= 0
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
         weights = self.observed((scores * self.head_width**-0.5).softmax(dim=-1))
         weights = dropout(weights, self.dropout, self.training)
-        return weights @ values + torch.einsum("nhqs,qsd->nhqd", weights, self.value_distances[index])
+        value_distances = self.wide(self.value_distances)[index]
+        return (weights @ values + torch.einsum("nhqs,qsd->nhqd", weights, value_distances)).to(dtype)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
 ChangeWeights = Callable[[Tensor], Tensor]
@@ -35,6 +36,12 @@ class AttentionLayer(nn.Module):
 
     observer: Callable[[Tensor], None] | None = None
     intervention: ChangeWeights | None = None
+    in_float64 = False
+    """Whether scores and sums are computed in float64, so that padding does not change their rounding, see `int8`."""
+
+    def wide(self, values: Tensor) -> Tensor:
+        """Values that attention computes with, in float64 if that is wanted, and then contiguous in memory."""
+        return values.to(torch.float64, memory_format=torch.contiguous_format) if self.in_float64 else values
 
     @property
     def shows_weights(self) -> bool:

@@ -79,7 +79,7 @@ class _PackedLSTM(torch.autograd.Function):
             width = weight.shape[1]
             hidden, cells = (torch.empty(len(gates), width, dtype=wide) for _ in range(2))
             before = slice(0, 0)
-            for start, stop in _spans(sizes):
+            for start, stop in token_spans(sizes):
                 now = slice(start, stop)
                 rows = stop - start
                 if start:
@@ -102,7 +102,7 @@ class _PackedLSTM(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_hidden: Tensor, of_cells: Tensor) -> tuple[Tensor, Tensor, None]:
         gates, hidden, cells, matrix = ctx.saved_tensors
-        spans = list(_spans(ctx.sizes))
+        spans = list(token_spans(ctx.sizes))
         first = ctx.sizes[0]
         past = _past(ctx.sizes)  # [M − N], the packed index of the token before each token after the first of its row
         enter, forget, candidate, leave = gates.chunk(4, dim=1)
@@ -134,7 +134,7 @@ class _PackedLSTM(torch.autograd.Function):
         return slopes.to(projected), of_weight.to(weight), None
 
 
-def _spans(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
+def token_spans(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
     """The packed indices at which the tokens of each step start and stop."""
     stops = list(accumulate(sizes))
     return list(zip([0, *stops[:-1]], stops, strict=True))
@@ -142,7 +142,7 @@ def _spans(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
 
 def _past(sizes: tuple[int, ...]) -> Tensor:
     """[M − N], the packed index of the token before each token that is not the first of its row."""
-    spans = _spans(sizes)
+    spans = token_spans(sizes)
     return torch.cat(
         [torch.arange(start, start + size) for (start, _), size in zip(spans[:-1], sizes[1:], strict=True)]
         or [torch.arange(0)]

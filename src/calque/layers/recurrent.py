@@ -6,6 +6,7 @@ Letters: N rows, T positions, E input width, D width, G gates. A state is (h,) o
 from collections.abc import Callable
 from copy import copy
 from functools import partial
+from itertools import accumulate
 from typing import Literal, assert_never
 
 import torch
@@ -15,8 +16,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from calque.layers.arithmetic import arithmetic
 from calque.layers.dropout import scaled_mask
+from calque.layers.int8_linear import Int8Linear
 from calque.layers.observers import RecurrentStep, StateLayer
-from calque.layers.packed_lstm import packed_lstm
+from calque.layers.packed_lstm import packed_lstm, packing, token_spans
 from calque.layers.padded_lstm import Direction, side_by_side
 from calque.tensors import reverse_within
 
@@ -47,14 +49,19 @@ class Recurrence(StateLayer):
         self.width = width
         self.kernel = _kernel(cell, input_width=input_width, width=width, bias=not layer_norm)
         self.norms = nn.ModuleDict(_norms(cell, width=width) if layer_norm else {})
+        self.products: Int8Gates | None = None  # multiply with the kernel's weights in its place, see `int8`
 
     def zero_state(self, rows: int, *, like: Tensor) -> State:
         """A state of zeros with this many rows."""
         return tuple(like.new_zeros(rows, self.width) for _ in range(state_parts(self.cell)))
 
     def is_fused(self, keep: Tensor | None) -> bool:
-        """Whether PyTorch's fused kernel computes the layer; it has no dropout on the state (`keep`), nor observers."""
-        return self.cell != "gru-original" and not self.norms and keep is None and self.state_observer is None
+        """Whether PyTorch's fused kernel computes the layer.
+
+        It has no dropout on the state (`keep`), no observers, and no 8-bit products.
+        """
+        is_plain = self.cell != "gru-original" and not self.norms and self.products is None
+        return is_plain and keep is None and self.state_observer is None
 
     def weight_mask(self, *, dropout: float) -> Tensor:
         """A mask [G·D,D] of the recurrent weights: 0 with probability `dropout`, else 1 / (1 − dropout)."""
@@ -126,8 +133,30 @@ class Recurrence(StateLayer):
             state = after
         return torch.stack(outputs, dim=1), state
 
+    def unrolled_without_padding(
+        self, inputs: Tensor, lengths: Tensor, *, backward: bool = False
+    ) -> tuple[Tensor, State]:
+        """`unrolled` from a zero state over rows of different `lengths` [N]; padding is not read.
+
+        Like `packed`, for every cell.
+        """
+        rows, size, _ = inputs.shape
+        order = packing(lengths.cpu(), size=size, backward=backward)
+        projected = self.project(inputs.flatten(0, 1).index_select(0, order.places))
+        outputs, states, state = [], [], self.zero_state(rows, like=inputs)
+        for start, stop in token_spans(order.sizes):
+            output, state = self.step(projected[start:stop], tuple(part[: stop - start] for part in state))
+            outputs.append(output)
+            states.append(state)
+        tokens = torch.cat(outputs)
+        padded = tokens.new_zeros(rows * size, self.width).index_copy_(0, order.places, tokens)
+        final = (torch.cat(parts).index_select(0, order.last) for parts in zip(*states, strict=True))
+        return padded.view(rows, size, -1), tuple(final)
+
     def project(self, inputs: Tensor) -> Tensor:
         """[...,G·D], the inputs' contribution to the gates; inputs narrower than E use the first weight columns."""
+        if self.products is not None:
+            return self.products.entering(0, inputs.shape[-1])(inputs)  # type: ignore[no-any-return]
         weight, _, *bias = self.kernel.all_weights[0]
         met = weight if inputs.shape[-1] == weight.shape[-1] else weight[:, : inputs.shape[-1]]
         return F.linear(inputs, met, bias[0] if bias else None)
@@ -138,6 +167,8 @@ class Recurrence(StateLayer):
         Call it once before a loop: slicing the weights at every step would allocate a gradient of the whole matrix at
         every step.
         """
+        if self.products is not None:
+            return self.products.entering(start, self.products.inputs)
         weight, *_ = self.kernel.all_weights[0]
         return partial(F.linear, weight=weight[:, start:])
 
@@ -188,11 +219,9 @@ class Recurrence(StateLayer):
             reset, update = self._gates(entering, shares)
             inner = reset * self._norm("candidate_hidden", inner)
         else:
-            _, own, *bias = self.kernel.all_weights[0]
-            weights = torch.split(own if weight is None else weight, cut)
-            biases = torch.split(bias[1], cut) if bias else (None, None)
-            reset, update = self._gates(entering, F.linear(recurring, weights[0], biases[0]))
-            inner = self._norm("candidate_hidden", F.linear(reset * recurring, weights[1], biases[1]))
+            for_gates, for_candidate = self._recurrent_parts(cut, weight)
+            reset, update = self._gates(entering, for_gates(recurring))
+            inner = self._norm("candidate_hidden", for_candidate(reset * recurring))
         return update, (self._norm("candidate_inputs", candidate) + inner).tanh()
 
     def _gates(self, inputs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,8 +231,19 @@ class Recurrence(StateLayer):
 
     def _recurrent(self, hidden: Tensor, weight: Tensor | None) -> Tensor:
         """The hidden state's contribution to the gates."""
+        if self.products is not None:
+            return self.products.recurring(hidden)  # type: ignore[no-any-return]
         _, own, *bias = self.kernel.all_weights[0]
         return F.linear(hidden, own if weight is None else weight, bias[1] if bias else None)
+
+    def _recurrent_parts(self, cut: list[int], weight: Tensor | None) -> list[Callable[[Tensor], Tensor]]:
+        """`_recurrent` as one function for the gates and one for the candidate."""
+        if self.products is not None:
+            return self.products.recurring_parts(cut)
+        _, own, *bias = self.kernel.all_weights[0]
+        weights = torch.split(own if weight is None else weight, cut)
+        biases = torch.split(bias[1], cut) if bias else (None, None)
+        return [partial(F.linear, weight=part, bias=shift) for part, shift in zip(weights, biases, strict=True)]
 
     def _with(self, weight: Tensor | None) -> nn.RNNBase:
         """PyTorch's recurrent module or, if a `weight` is given, a copy with these recurrent weights.
@@ -230,6 +270,38 @@ def fused_lstm_cell(projected: Tensor, hidden_gates: Tensor, cell: Tensor) -> tu
     kind = hidden_gates.dtype
     hidden, memory, _ = torch.ops.aten._thnn_fused_lstm_cell(projected.to(kind), hidden_gates, cell.to(kind))
     return hidden, (hidden, memory)
+
+
+class Int8Gates(nn.Module):
+    """The products of a recurrent layer in 8 bits, with the weights of its kernel."""
+
+    def __init__(self, kernel: nn.RNNBase) -> None:
+        super().__init__()
+        entering, recurring, *biases = kernel.all_weights[0]
+        self.inputs = entering.shape[1]
+        self.all_entering = Int8Linear.of(entering, biases[0] if biases else None)
+        self.recurring = Int8Linear.of(recurring, biases[1] if biases else None)
+        self._parts: dict[tuple[str, int, int], Int8Linear] = {}  # copies of columns or rows, made when first used
+
+    def entering(self, start: int, stop: int) -> Int8Linear:
+        """The product of the input columns from `start` to `stop`."""
+        if (start, stop) == (0, self.inputs):
+            return self.all_entering
+        return self._part("entering", start, stop, cut=self.all_entering.columns)
+
+    def recurring_parts(self, sizes: list[int]) -> list[Callable[[Tensor], Tensor]]:
+        """The products of the hidden state for groups of gates of these sizes."""
+        ends = accumulate(sizes)
+        return [
+            self._part("recurring", end - size, end, cut=self.recurring.rows)
+            for size, end in zip(sizes, ends, strict=True)
+        ]
+
+    def _part(self, name: str, start: int, stop: int, *, cut: Callable[[int, int], Int8Linear]) -> Int8Linear:
+        key = (name, start, stop)
+        if key not in self._parts:
+            self._parts[key] = cut(start, stop)
+        return self._parts[key]
 
 
 def _is_computed_here(inputs: Tensor) -> bool:

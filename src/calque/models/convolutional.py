@@ -153,13 +153,14 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
         scale = 1 / len(self.layers) if self.training else 1.0  # a trick of training: saliency needs true gradients
         keys = scale_gradient(memory.values, scale=scale)
         size = memory.mask.sum(dim=1).to(keys.dtype)[:, None, None]
-        return ConvolutionalContext(keys, size.sqrt() * (keys + memory.inputs), memory.mask)
+        values = size.sqrt() * (keys + memory.inputs)
+        wide = self._layers()[0].wide
+        return ConvolutionalContext(wide(keys), wide(values), memory.mask)
 
     def start(self, context: ConvolutionalContext) -> ConvolutionalState:
-        rows = context.keys.shape[0]
+        rows, like = context.keys.shape[0], self.embedding.weight
         tails = tuple(
-            context.keys.new_zeros(rows, layer.convolution.kernel - 1, layer.convolution.width)
-            for layer in self._layers()
+            like.new_zeros(rows, layer.convolution.kernel - 1, layer.convolution.width) for layer in self._layers()
         )
         return ConvolutionalState(tails, torch.zeros(rows, dtype=torch.long, device=context.keys.device))
 
@@ -200,12 +201,12 @@ class DecoderLayer(AttentionLayer):
         c = W_c Σⱼ aⱼ √m (zⱼ + eⱼ) + b_c with a = softmax(d·z) and d = W h + b + g, where h is the output `gated` of the
         convolution, g the `embedded` target tokens and m the number of source tokens.
         """
-        rows = gated.shape[0]
-        queries = fold(self.query(gated) + embedded, sentences=context.mask.shape[0], slots=context.slots)
+        rows, dtype = gated.shape[0], gated.dtype
+        queries = self.wide(fold(self.query(gated) + embedded, sentences=context.mask.shape[0], slots=context.slots))
         weights = masked_softmax(queries @ context.keys.transpose(1, 2), context.mask[:, None])
         weights = self.observed(weights[:, None]).squeeze(1) if self.shows_weights else weights
-        attended = unfold(weights @ context.values, rows=rows, slots=context.slots)
-        return self.found(attended), unfold(weights, rows=rows, slots=context.slots)
+        attended = unfold(weights @ context.values, rows=rows, slots=context.slots).to(dtype)
+        return self.found(attended), unfold(weights, rows=rows, slots=context.slots).to(dtype)
 
 
 class PositionedEmbedding(nn.Module):

@@ -113,6 +113,10 @@ def test_peers_meet_calque_with_its_own_and_with_their_rules() -> None:
 
 def test_without_peers_every_tree_is_one_contender() -> None:
     assert contenders([CALQUE], [], beam=5, precisions=["float32"]).decoders == [CALQUE]
+    other = CALQUE._replace(label="other")
+    both = contenders([CALQUE, other], [], beam=5, precisions=["float32", "int8"])
+    assert [decoder.name for decoder in both.decoders] == ["here", "here int8", "here other"]
+    assert (both.bases, both.text_base) == (("here", "here int8"), "here")
 
 
 def test_missing_peers_are_named_with_the_command_that_installs_them(tmp_path: Path) -> None:

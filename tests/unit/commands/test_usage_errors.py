@@ -93,6 +93,7 @@ def test_usage_has_every_argument_once(command: Callable[..., Answer], monkeypat
         "translate": "MODEL [KEY=VALUE]...",
         "train": "[KEY=VALUE]...",
         "average": "RUN",
+        "quantise": "MODEL FOLDER",
         "systems": "[NAME]",
         "inspect": "MODEL [SENTENCE]... [KEY=VALUE]...",
     }

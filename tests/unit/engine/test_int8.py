@@ -8,7 +8,7 @@ import torch
 from calque.devices import choose_precision
 from calque.engine import Translator, load_translator, save_model
 from calque.errors import ConfigError
-from calque.layers.int8 import Int8Linear
+from calque.layers.int8_linear import Int8Linear
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 from calque.search.settings import SearchConfig
@@ -45,9 +45,7 @@ def test_scores_are_close_and_do_not_depend_on_the_batch(folder: Path) -> None:
         search = SearchConfig(maximum=12, beam=beam)
         together = [translation.candidates[0] for translation in rounded.stream(LINES, search=search)]
         alone = [next(rounded.stream([line], search=search)).candidates[0] for line in LINES]
-        assert [item.text for item in together] == [item.text for item in alone]
-        for one, other in zip(together, alone, strict=True):
-            assert one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
+        assert [(item.text, item.log_prob) for item in together] == [(item.text, item.log_prob) for item in alone]
 
 
 def test_integers_are_for_cpus() -> None:

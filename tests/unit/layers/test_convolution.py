@@ -1,5 +1,8 @@
 """Gated convolutions and weight normalisation against PyTorch's own, their initialisation, and gradient scaling."""
 
+import copy
+from functools import partial
+
 import pytest
 import torch
 from tests.laws.models import loud
@@ -7,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
-from calque.layers.convolution import GatedConvolution, NormalisedLinear, normalised, scale_gradient
+from calque.layers.convolution import GatedConvolution, NormalisedLinear, keep_normalised, normalised, scale_gradient
 
 ROWS, TARGET, WIDTH = 3, 7, 5
 KERNELS = [1, 2, 3, 5]
@@ -82,3 +85,50 @@ def test_scaling_gradients_does_not_change_the_values() -> None:
     assert torch.equal(after, values)
     after.square().sum().backward()
     close(values.grad, 0.25 * 2 * values.detach())
+
+
+LAYERS = {
+    "linear": (partial(NormalisedLinear, 6, outputs=5), (3, 6)),
+    "convolution": (partial(GatedConvolution, 6, kernel=3), (2, 7, 6)),
+    "one position": (partial(GatedConvolution, 6, kernel=3), (4, 3, 6)),
+    "kernel 1": (partial(GatedConvolution, 6, kernel=1), (4, 3, 6)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_kept_weights_are_those_that_every_step_computes(name: str) -> None:
+    build, shape = LAYERS[name]
+    layer, inputs = build().double(), torch.randn(shape, dtype=torch.float64)
+    with torch.no_grad():
+        layer.magnitude *= 1.7
+        expected, weight = layer(inputs), layer.weight()
+        keep_normalised(layer)
+        torch.testing.assert_close(layer(inputs), expected, rtol=1e-12, atol=1e-12)
+        assert torch.equal(layer.weight(), weight)
+        assert layer.weight() is layer.weight(), "computed once"
+        copied = copy.deepcopy(layer)
+        assert torch.equal(copied.weight(), weight)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_kept_weights_follow_the_parameters(name: str) -> None:
+    build, _ = LAYERS[name]
+    layer = build()
+    keep_normalised(layer)
+    with torch.no_grad():
+        before = layer.weight()
+        layer.magnitude *= 2
+        torch.testing.assert_close(layer.weight(), 2 * before)
+        layer.double()
+        assert layer.weight().dtype == torch.float64
+        layer.load_state_dict({name: 3 * value for name, value in layer.state_dict().items()}, assign=True)
+        torch.testing.assert_close(layer.weight(), 6 * before.double())
+
+
+def test_gradients_do_not_use_kept_weights() -> None:
+    layer = NormalisedLinear(6, outputs=5)
+    keep_normalised(layer)
+    with torch.no_grad():
+        layer(torch.randn(2, 6))
+    layer(torch.randn(2, 6)).sum().backward()
+    assert layer.direction.grad is not None and layer.direction.grad.any()

@@ -21,7 +21,8 @@ from calque.layers.copying import CopyGate
 from calque.layers.crf import LinearChainCRF
 from calque.layers.dropout import Dropout
 from calque.layers.feed_forward import build_feed_forward
-from calque.layers.int8 import Int8Linear
+from calque.layers.int8 import Float64Linear
+from calque.layers.int8_linear import Int8Linear
 from calque.layers.maxout import Maxout
 from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
 from calque.layers.multihead import Chunk, MultiHead, RelativeMultiHead
@@ -31,7 +32,7 @@ from calque.layers.output import FullOutput, OutputLayer
 from calque.layers.packed import PackedLinear
 from calque.layers.padded import PaddedLinear
 from calque.layers.positions import LearnedPositions, Sinusoids, rotate, sinusoids
-from calque.layers.recurrent import Recurrence, state_parts
+from calque.layers.recurrent import Int8Gates, Recurrence, state_parts
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.layers.sampled import SampledOutput, SampledOutputConfig
 from calque.layers.stack import RecurrentStack, StackConfig, split_layers
@@ -53,6 +54,8 @@ WITHOUT = {
     MovingBaseline,  # updated from rewards, not by gradients
     Sinusoids,  # no weights, and integer inputs
     Int8Linear,  # products of integers have no gradients
+    Int8Gates,
+    Float64Linear,  # replaces a linear layer beside them
     PackedLinear,  # nn.Linear where gradients are needed, as is the next
     PaddedLinear,
 }

@@ -1,101 +1,122 @@
-"""Products in 8 bits: exact in their integers, close to the real product, the same whatever else is in the batch."""
-
-import copy
-import os
-import subprocess
-import sys
+"""Models in 8 bits: which weights are rounded, which products are replaced, and what the replaced layers compute."""
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from calque.layers.int8 import Int8Linear, input_levels, quantise, quantise_rows
+from calque.layers.convolution import GatedConvolution, NormalisedLinear
+from calque.layers.int8 import Float64Linear, is_rounded, parameter_count, quantise
+from calque.layers.int8_linear import Int8Linear, Levels, from_levels, to_levels
+from calque.layers.observers import RecurrentStep
 from calque.layers.output import FullOutput
+from calque.layers.recurrent import Recurrence
+from calque.models.recurrent import _run_direction
 
-WIDTHS = [(64, 64), (96, 200), (256, 77), (1024, 64)]
-
-
-@pytest.mark.parametrize(("inputs", "outputs"), WIDTHS)
-@pytest.mark.parametrize("bias", [True, False])
-def test_the_product_is_that_of_its_integers(inputs: int, outputs: int, bias: bool) -> None:
-    linear = nn.Linear(inputs, outputs, bias=bias)
-    layer = Int8Linear.of(linear.weight, linear.bias)
-    rows = torch.randn(3, 5, inputs)
-    levels, scales = quantise_rows(rows.view(15, -1))
-    weight = layer.weight.double() * layer.scales.double()[:, None]
-    expected = (levels[:15].double() - input_levels() - 1) * scales.double() @ weight.t() + layer.bias.double()
-    torch.testing.assert_close(layer(rows).double(), expected.view(3, 5, -1), rtol=1e-5, atol=1e-5)
+CELLS = ["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 
 
-@pytest.mark.parametrize(("inputs", "outputs"), WIDTHS)
-def test_the_product_is_close_to_the_real_one(inputs: int, outputs: int) -> None:
-    """Each of I products is off by at most half a level of either factor."""
-    linear, rows = nn.Linear(inputs, outputs), torch.randn(9, inputs)
-    layer = Int8Linear.of(linear.weight, linear.bias)
-    row_level = rows.abs().amax(dim=1, keepdim=True) / input_levels()
-    bound = row_level / 2 * linear.weight.abs().sum(dim=1) + layer.scales / 2 * rows.abs().sum(dim=1, keepdim=True)
-    bound = bound + inputs * row_level * layer.scales / 4 + 1e-5
-    error = (layer(rows) - linear(rows)).abs()
-    assert (error <= bound).all()
-    assert error.mean() > 0
+def rounded(weight: Tensor) -> Tensor:
+    return from_levels(to_levels(weight))
 
 
-def test_a_row_does_not_depend_on_its_neighbours() -> None:
-    layer = Int8Linear.of(torch.randn(300, 128), torch.randn(300))
-    rows = torch.randn(40, 128) * torch.logspace(-4, 4, 40)[:, None]
-    together = layer(rows)
-    for row in range(40):
-        assert torch.equal(layer(rows[row : row + 1]), together[row : row + 1])
-
-
-def test_zeros_and_extreme_rows() -> None:
-    layer = Int8Linear.of(torch.cat([torch.zeros(1, 64), torch.randn(69, 64)]), torch.randn(70))
-    outputs = layer(torch.cat([torch.zeros(1, 64), torch.full((1, 64), 1e30), torch.full((1, 64), 1e-30)]))
-    assert outputs.isfinite().all()
-    assert torch.equal(outputs[0], layer.bias)
-    assert (outputs[:, 0] == layer.bias[0]).all()
-
-
-def test_the_highest_levels_do_not_overflow() -> None:
-    layer = Int8Linear.of(torch.ones(64, 1024), None)
-    torch.testing.assert_close(layer(torch.ones(1, 1024)), torch.full((1, 64), 1024.0))
-    torch.testing.assert_close(layer(-torch.ones(1, 1024)), torch.full((1, 64), -1024.0))
-
-
-OLDER = """
-import torch
-from calque.layers import int8
-int8.input_levels = lambda: 63
-torch.manual_seed(0)
-for weight, rows in ((torch.ones(64, 1024), torch.ones(3, 1024)), (torch.rand(70, 256), torch.ones(5, 256)),
-                     (torch.randn(70, 256), torch.randn(40, 256))):
-    layer = int8.Int8Linear.of(weight, None)
-    levels, scales = int8.quantise_rows(rows)
-    exact = (levels[: len(rows)].double() - 64) * scales @ (layer.weight.double() * layer.scales[:, None]).t()
-    torch.testing.assert_close(layer(rows).double(), exact, rtol=1e-5, atol=1e-4)
-"""
-
-
-@pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE"])
-def test_seven_bits_do_not_overflow_on_processors_without_vnni(instructions: str) -> None:
-    """Restricts oneDNN to older instructions, which add pairs of products in 16 bits."""
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
-    subprocess.run([sys.executable, "-c", OLDER], env=environment, check=True, timeout=120)
-
-
-def test_a_layer_that_was_used_can_be_copied() -> None:
-    layer, rows = Int8Linear.of(torch.randn(64, 64), None), torch.randn(2, 64)
-    expected = layer(rows)
-    assert torch.equal(copy.deepcopy(layer)(rows), expected)
-    assert layer(rows[:0]).shape == (0, 64)
-
-
+@torch.no_grad()
 def test_large_products_are_replaced_and_small_ones_stay() -> None:
-    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 3), FullOutput(100, width=64), nn.LayerNorm(64))
+    linears = (nn.Linear(256, 256), nn.Linear(64, 64), nn.Linear(512, 32))
+    model = nn.Sequential(*linears, FullOutput(512, width=128), NormalisedLinear(256, outputs=256), nn.LayerNorm(256))
+    before = [linear.weight.clone() for linear in linears]
+    count = sum(parameter.numel() for parameter in model.parameters())
     quantise(model)
-    assert isinstance(model[0], Int8Linear) and type(model[1]) is nn.Linear
-    assert isinstance(model[2].product, Int8Linear)
-    hidden = torch.randn(4, 64)
-    with torch.no_grad():
-        exact = torch.nn.functional.linear(hidden, model[2].weight, model[2].bias)
-    torch.testing.assert_close(model[2].logits(hidden), exact, rtol=0.1, atol=0.1)
+    assert parameter_count(model) == count
+    assert [type(layer) for layer in model[:3]] == [Int8Linear, Int8Linear, Float64Linear]
+    assert isinstance(model[3].product, Int8Linear) and isinstance(model[4], Int8Linear)
+    assert torch.equal(from_levels(Levels(model[1].weight, model[1].scales)), rounded(before[1]))
+    assert torch.equal(model[2].weight, before[2].double()), "too narrow to be rounded"
+    assert model[2](torch.randn(3, 512)).dtype == torch.float32
+    hidden = torch.randn(4, 128)
+    exact = F.linear(hidden, model[3].weight, model[3].bias)
+    torch.testing.assert_close(model[3].logits(hidden), exact, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (64, 32, 3), (63, 64), (64, 63), (64,), (64, 64, 3)])
+def test_weights_with_64_rows_and_columns_are_rounded(shape: tuple[int, ...]) -> None:
+    columns = torch.Size(shape[1:]).numel() if len(shape) > 1 else 0
+    assert is_rounded(torch.randn(shape)) == (shape[0] >= 64 and columns >= 64)
+    assert not is_rounded(torch.zeros(shape, dtype=torch.long))
+
+
+@torch.no_grad()
+def test_tied_weights_stay_tied() -> None:
+    model = nn.ModuleDict({"embedding": nn.Embedding(512, 128), "output": FullOutput(512, width=128)})
+    model["output"].weight = model["embedding"].weight
+    quantise(model)
+    output = model["output"]
+    assert output.weight is model["embedding"].weight
+    product = output.product
+    assert torch.equal(product.weight.float() * product.scales[:, None], output.weight)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("cell", CELLS)
+@torch.no_grad()
+def test_recurrent_layers_are_close_to_float_and_read_no_padding(cell: str, layer_norm: bool) -> None:
+    torch.manual_seed(2)
+    layer = Recurrence(cell, input_width=300, width=256, layer_norm=layer_norm)
+    inputs, lengths = torch.randn(5, 6, 300), torch.tensor([3, 6, 1, 6, 4])
+    exact = [_run_direction(layer, inputs, lengths, backward=back, keep=None, weight=None) for back in (False, True)]
+    state = tuple(0.5 * torch.randn(5, 256) for _ in layer.zero_state(5, like=inputs))
+    exact_step = layer(inputs[:, :1], state)
+    quantise(layer)
+    assert layer.products is not None and not layer.is_fused(None)
+    garbage = inputs.masked_fill((torch.arange(6) >= lengths[:, None])[..., None], 1e6)
+    mask = torch.arange(6) < lengths[:, None]
+    for number, (outputs, final) in enumerate(exact):
+        ours, our_final = _run_direction(layer, garbage, lengths, backward=number == 1, keep=None, weight=None)
+        torch.testing.assert_close(ours[mask], outputs[mask], rtol=0, atol=0.1)
+        for one, other in zip(our_final, final, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0.1)
+        observed = steps_of(layer, inputs, lengths, backward=number == 1)
+        torch.testing.assert_close(observed[mask], ours[mask], rtol=0, atol=1e-6)
+    outputs, after = layer(inputs[:, :1], state)
+    for one, other in zip((outputs, *after), (exact_step[0], *exact_step[1]), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0.1)
+    in_parts = layer.project(inputs[:, 0, :200]) + layer.rest(200)(inputs[:, 0, 200:])
+    torch.testing.assert_close(in_parts, layer.project(inputs[:, 0]), rtol=0, atol=0.1)
+
+
+def steps_of(layer: Recurrence, inputs: Tensor, lengths: Tensor, *, backward: bool) -> Tensor:
+    """The outputs while somebody observes the layer, which then reads padding too."""
+    steps: list[RecurrentStep | Tensor] = []
+    layer.state_observer = steps.append
+    outputs, _ = _run_direction(layer, inputs, lengths, backward=backward, keep=None, weight=None)
+    layer.state_observer = None
+    assert len(steps) == inputs.shape[1]
+    return outputs
+
+
+@torch.no_grad()
+def test_rows_of_a_recurrent_layer_do_not_depend_on_their_neighbours() -> None:
+    layer = quantise(Recurrence("lstm", input_width=128, width=128))
+    inputs, lengths = torch.randn(9, 7, 128), torch.tensor([7, 3, 5, 7, 1, 2, 7, 4, 6])
+    together, final = _run_direction(layer, inputs, lengths, backward=False, keep=None, weight=None)
+    for row, length in enumerate(lengths.tolist()):
+        alone, last = _run_direction(
+            layer, inputs[row : row + 1, :length], lengths[row : row + 1], backward=False, keep=None, weight=None
+        )
+        torch.testing.assert_close(alone[0], together[row, :length], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(last[1][0], final[1][row], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 4])
+@torch.no_grad()
+def test_convolutions_are_close_to_float_and_do_not_depend_on_neighbours(kernel: int) -> None:
+    layer = GatedConvolution(256, kernel=kernel)
+    layer.magnitude *= 1.3
+    inputs = torch.randn(5, 6 + kernel - 1, 256)
+    exact = layer(inputs)
+    quantise(layer)
+    outputs = layer(inputs)
+    torch.testing.assert_close(outputs, exact, rtol=0, atol=0.2)
+    assert (outputs - exact).square().mean() < 1e-3 * exact.square().mean()
+    assert torch.equal(layer(inputs[2:3, 1 : 1 + kernel]), outputs[2:3, 1:2])
+    assert not any(value.is_floating_point() and value.dim() > 1 for value in layer.parameters()), "no float copy"

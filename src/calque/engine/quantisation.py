@@ -1,0 +1,81 @@
+"""`calque quantise`: a model folder whose large weights have 8 bits."""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from safetensors.torch import save_file
+
+from calque.config import check, read_toml, to_toml
+from calque.engine.folder import (
+    EARLIER_PROFILE,
+    FORMATS,
+    INT8_FORMAT,
+    KIND,
+    PROFILE,
+    WEIGHTS,
+    TranslationFolder,
+    has_int8_weights,
+    load,
+    model_folder,
+    write_model_folder,
+)
+from calque.engine.int8_weights import to_int8
+from calque.errors import FolderError
+from calque.folders import MANIFEST, verify_folder
+from calque.folders.upgrades import upgrade_model
+from calque.folders.weights import read_weights
+from calque.layers.int8 import NARROWEST
+
+NOTE = "\nIts large weights are rounded to 8 bits: it is meant for decoding on a CPU, and cannot be trained further.\n"
+
+
+class Sizes(NamedTuple):
+    """The size of a model's weights in bytes."""
+
+    before: int
+    after: int
+
+
+def quantise_model(path: str | Path, output: Path) -> Sizes:
+    """Writes a model as a folder whose large weights have 8 bits, a quarter of the size; returns both sizes.
+
+    The new folder gives the same translations as the original with `precision="int8"`, byte for byte.
+    """
+    if has_int8_weights(Path(path)):
+        raise FolderError(f"{path}: its weights have 8 bits already; use it as it is")
+    if output.exists():
+        raise FolderError(f"{output}: already exists; choose another folder")
+    load(path, device="cpu", precision="float32")  # rejects whatever is not a model
+    folder = model_folder(Path(path))
+
+    def fill(new: Path) -> None:
+        shutil.copytree(folder, new, dirs_exist_ok=True)
+        try:
+            format = verify_folder(new, kind=KIND, formats=FORMATS).format
+        except FolderError:
+            raise FolderError(f"{folder}: was replaced while it was being read; start again") from None
+        (new / MANIFEST).unlink()
+        if format == 1:
+            _upgrade(new)
+        stored = to_int8(weights := read_weights(new / WEIGHTS))
+        if stored.keys() == weights.keys():
+            raise FolderError(
+                f"{path}: none of its weights has at least {NARROWEST} rows and {NARROWEST} columns, so that 8 bits "
+                "would save nothing; use it as it is"
+            )
+        save_file(stored, new / WEIGHTS)
+        card = new / "README.md"
+        card.write_text(card.read_text(encoding="utf-8") + NOTE, encoding="utf-8")
+
+    write_model_folder(output, fill=fill, format=INT8_FORMAT)
+    return Sizes(*((place / WEIGHTS).stat().st_size for place in (folder, output)))
+
+
+def _upgrade(folder: Path) -> None:
+    """Brings the files of a folder of format 1, always a translation model, into the current format."""
+    config, origin = folder / "config.toml", str(folder)
+    values = upgrade_model(read_toml(config), format=1, origin=origin)
+    config.write_text(to_toml(check(TranslationFolder, values, origin=origin, written=True)), encoding="utf-8")
+    if (folder / EARLIER_PROFILE).exists():
+        (folder / EARLIER_PROFILE).rename(folder / PROFILE)
