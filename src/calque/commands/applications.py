@@ -19,6 +19,7 @@ COMMANDS = (
     "train",
     "runs",
     "average",
+    "shortlist",
     "translate",
     "generate",
     "tag",

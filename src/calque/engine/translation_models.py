@@ -13,6 +13,7 @@ from calque.evaluation.confidence import Confidence
 from calque.models.model import Model
 from calque.objectives.decoding_step import pad_source
 from calque.search.settings import SearchConfig
+from calque.statistics.shortlist import Shortlist
 from calque.text import NumberedText, Tokenizer, Tokenizers, number_source, number_target
 from calque.text.length_profile import LengthProfile
 
@@ -26,6 +27,7 @@ class TranslationModels(NamedTuple):
     ensemble: Ensemble = Ensemble()
     confidence: Confidence | None = None
     length_profile: LengthProfile | None = None
+    shortlist: Shortlist | None = None
 
     @property
     def attends(self) -> bool:

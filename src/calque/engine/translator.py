@@ -21,6 +21,7 @@ from calque.evaluation.confidence import Confidence
 from calque.models.model import Model, ModelConfig
 from calque.objectives.cross_entropy import mean_loss
 from calque.search.settings import SearchConfig
+from calque.statistics.shortlist import Shortlist
 from calque.text import Tokenizers
 from calque.text.length_profile import LengthProfile
 
@@ -44,6 +45,8 @@ class Translator:
         self.confidence: Confidence | None = None
         self.length_profile: LengthProfile | None = None
         """The lengths of its training lines; None for a model that was saved without them."""
+        self.shortlist: Shortlist | None = None
+        """The words that a source is likely to be translated to; None unless `calque shortlist` has added them."""
 
     def with_ensemble(
         self, ensemble: Sequence["Translator"] = (), *, language: TextGenerator | None = None
@@ -67,6 +70,8 @@ class Translator:
         joined.ensemble = self.ensemble.joined(added)
         joined.confidence = self.confidence if not ensemble else None  # calibrated on this model's probabilities alone
         joined.length_profile = self.length_profile
+        tables = (translator.shortlist for translator in (self, *ensemble))
+        joined.shortlist = next((table for table in tables if table is not None), None)  # all have the same pieces
         return joined
 
     def __repr__(self) -> str:
@@ -92,7 +97,13 @@ class Translator:
     @property
     def _models(self) -> TranslationModels:
         return TranslationModels(
-            self.model, self.tokenizers, self.search, self.ensemble, self.confidence, self.length_profile
+            self.model,
+            self.tokenizers,
+            self.search,
+            self.ensemble,
+            self.confidence,
+            self.length_profile,
+            self.shortlist,
         )
 
     @property
