@@ -49,10 +49,8 @@ def shortlist(
     files = Files(source, target) if source is not None and target is not None else None
     with preparing() as show:
         table = add_shortlist(model, files=files, frequent=frequent, best=best, observer=Report())
-    entries = len(table.targets) / max(1, int(table.seen.sum()))
+    entries = len(table.targets) / table.sources
     typer.echo(
-        f"{len(table.frequent):,} frequent pieces and, for each of {int(table.seen.sum()):,} source pieces, "
-        f"{entries:.1f} others on average",
-        err=True,
+        f"{len(table.frequent):,} frequent pieces, and on average {entries:.1f} others per source piece", err=True
     )
     typer.echo(model / "model" if (model / "model").is_dir() else model)

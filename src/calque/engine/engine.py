@@ -231,18 +231,14 @@ class Engine:
         return [next(finished) if isinstance(job, Job) else job for job in prepared]
 
     def _decode_group(self, entries: Sequence[Entry], *, inspection: Inspection = UNWATCHED) -> None:
-        """Decodes entries with the same settings, batch by batch; with a shortlist, what it cannot do with all words."""
+        """Decodes entries with the same settings, batch by batch, and those whose shortlists fail with all words."""
         settings = entries[0].job.settings
-        shortlist = self.models.shortlist
-        if settings.search.shortlist and shortlist is not None:
-            covered = [entry for entry in entries if shortlist.covers(entry.part.source.ids)]
-            doubtful = {id(entry) for entry in entries} - {id(entry) for entry in covered}
-            for batch in _batches(covered, settings=settings):
-                doubtful |= {id(entry) for entry in self._decode_isolated(batch, settings, inspection=inspection)}
-            entries = [entry for entry in entries if id(entry) in doubtful]
-            settings = with_all_words(settings)
+        doubtful: list[Entry] = []
         for batch in _batches(entries, settings=settings):
-            self._decode_isolated(batch, settings, inspection=inspection)
+            doubtful += self._decode_isolated(batch, settings, inspection=inspection)
+        all_words = with_all_words(settings)
+        for batch in _batches(doubtful, settings=all_words):
+            self._decode_isolated(batch, all_words, inspection=inspection)
 
     def _decode_isolated(
         self, batch: Sequence[Entry], settings: Settings, *, inspection: Inspection = UNWATCHED

@@ -23,7 +23,7 @@ from calque.statistics.shortlist import Shortlist
 from calque.text import EOS, Tokenizers
 
 SHORTLIST = "shortlist.safetensors"
-_DTYPES = Shortlist("int32", "int32", "int64", "int32", "uint8")  # type: ignore[arg-type]
+_DTYPES = Shortlist("int32", "int32", "int64", "int32")  # type: ignore[arg-type]
 
 
 def check_shortlist(search: SearchConfig, models: TranslationModels) -> None:
@@ -108,10 +108,10 @@ def _digest(tokenizers: Tokenizers) -> "np.ndarray[tuple[int], np.dtype[np.uint8
 
 def _is_sound(shortlist: Shortlist, *, sources: int, targets: int) -> bool:
     """Whether all parts have the right types and sizes, and all ids are within the vocabularies."""
-    frequent, sample, offsets, table, seen = shortlist
+    frequent, sample, offsets, table = shortlist
     if any(part.dtype != dtype or part.ndim != 1 for part, dtype in zip(shortlist, _DTYPES, strict=True)):
         return False
-    if len(seen) != sources or len(offsets) != sources + 1 or offsets[0] != 0 or offsets[-1] != len(table):
+    if len(offsets) != sources + 1 or offsets[0] != 0 or offsets[-1] != len(table):
         return False
     increasing = all(bool((np.diff(part) > 0).all()) for part in (frequent, sample))
     within = all(bool(((part >= 0) & (part < targets)).all()) for part in (frequent, sample, table))

@@ -23,8 +23,9 @@ from torch.nn import functional as F
 from calque.layers.int8 import Int8Linear, input_levels, quantise_rows
 from calque.layers.output import BestWords, FullOutput, wide
 from calque.layers.packed import PackedLinear
-from calque.tensors import Slots, best_candidates, fold, unfold, weightless
+from calque.tensors import Slots, best_candidates, exact, fold, select_rows, unfold, weightless
 
+COLUMNS = 8  # the number of own words is a multiple of this
 ROWS = 256  # whose log-probabilities are held at a time, see `OutputLayer.best`
 
 
@@ -54,10 +55,13 @@ class ListedOutput:
 
     def __init__(self, output: FullOutput, lists: WordLists) -> None:
         self.output, self.shared, self.sample = output, lists.shared, lists.sample
+        self._column: tuple[int, int] | None = None
         self._common_logits = _product_of(output, torch.cat([lists.shared, lists.sample]))
 
     def own(self, words: Tensor) -> OwnWords:
-        """What the layer needs of the sentences' own words [B,n]."""
+        """What the layer needs of the sentences' own words [B,n]; n is rounded up, as tiny products have other bits."""
+        size = words.shape[1]
+        words = F.pad(words, (0, max(COLUMNS, size + -size % COLUMNS) - size), value=-1)
         rows, is_padding, product = words.clamp(min=0), words < 0, self.output.product
         bias = wide(self.output.bias.detach())[rows].masked_fill(is_padding, -torch.inf)
         weight = _sample_weight(words, self.shared, self.sample, vocabulary=len(self.output.bias)).to(bias.dtype)
@@ -67,13 +71,12 @@ class ListedOutput:
 
     def log_probs(self, hidden: Tensor, own: OwnWords) -> Tensor:
         """Log-probabilities [N,V] given hidden [N,D]; −∞ for words that are not in a sentence's list."""
-        sentences = _sentences(len(hidden), of=len(own.words), slots=None, device=hidden.device)
-        own_logits = self._own_logits(hidden, own, sentences=sentences, slots=None)
-        listed = self._listed_log_probs(hidden, own_logits, own.sample_weight[sentences])
+        rows = _of_rows(own, rows=len(hidden), slots=None)
+        listed = self._listed_log_probs(hidden, self._own_logits(hidden, own, rows, slots=None), rows.sample_weight)
         vocabulary = len(self.output.bias)
         full = listed.new_full((len(hidden), vocabulary + 1), -torch.inf)  # the last column takes the padding
         full[:, self.shared] = listed[:, : len(self.shared)]
-        words = own.words.masked_fill(own.words < 0, vocabulary)[sentences]
+        words = rows.words.masked_fill(rows.words < 0, vocabulary)
         return full.scatter_(1, words, listed[:, len(self.shared) :])[:, :-1]
 
     def best(self, hidden: Tensor, own: OwnWords, *, slots: Slots | None, count: int, end: int) -> BestWords:
@@ -81,16 +84,16 @@ class ListedOutput:
 
         Of equally likely words, shared ones come first, then the lower id.
         """
-        sentences = _sentences(len(hidden), of=len(own.words), slots=slots, device=hidden.device)
-        own_logits = self._own_logits(hidden, own, sentences=sentences, slots=slots)
-        end_column = int((self.shared == end).nonzero())
+        of_rows = _of_rows(own, rows=len(hidden), slots=slots)
+        own_logits = self._own_logits(hidden, own, of_rows, slots=slots)
+        end_column = self._column_of(end)
         step = ROWS if hidden.device.type == "cpu" else max(1, len(hidden))
         parts = []
-        chunks = [torch.split(part, step) for part in (hidden, own_logits, sentences)]
-        for rows, own_part, of in zip(*chunks, strict=True):
-            log_probs = self._listed_log_probs(rows, own_part, own.sample_weight[of])
+        chunks = [torch.split(part, step) for part in (hidden, own_logits, of_rows.sample_weight, of_rows.words)]
+        for rows, own_part, weights, words in zip(*chunks, strict=True):
+            log_probs = self._listed_log_probs(rows, own_part, weights)
             values, columns = best_candidates(log_probs, count=count)
-            parts.append(BestWords(values, self._words_in(columns, own.words[of]), log_probs[:, end_column]))
+            parts.append(BestWords(values, self._words_in(columns, words), log_probs[:, end_column]))
         return parts[0] if len(parts) == 1 else BestWords(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _listed_log_probs(self, hidden: Tensor, own_logits: Tensor, sample_weight: Tensor) -> Tensor:
@@ -102,19 +105,22 @@ class ListedOutput:
     def _words_in(self, columns: Tensor, own: Tensor) -> Tensor:
         """The words [N,C] of columns of the logits, given the rows' own words [N,n]; padding is word 0, with −∞."""
         size = len(self.shared)
-        if own.shape[1] == 0:
-            return self.shared[columns]
         own_words = own.gather(1, (columns - size).clamp(min=0)).clamp(min=0)
         return torch.where(columns < size, self.shared[columns.clamp(max=size - 1)], own_words)
 
-    def _own_logits(self, hidden: Tensor, own: OwnWords, *, sentences: Tensor, slots: Slots | None) -> Tensor:
+    def _own_logits(self, hidden: Tensor, own: OwnWords, of_rows: "_OwnRows", *, slots: Slots | None) -> Tensor:
         """The logits [N,n] of own words. 8-bit levels are multiplied in float32, where sums up to 2²⁴ are exact."""
-        bias = own.bias[sentences]
-        if own.scales is None:
-            return wide(_products(hidden, own.weight, slots=slots)) + bias
+        if of_rows.scales is None:
+            return wide(_products(hidden, own.weight, slots=slots)) + of_rows.bias
         levels, scales = quantise_rows(hidden)
         inputs = levels[: len(hidden)].float() - (input_levels() + 1)
-        return torch.addcmul(bias, _products(inputs, own.weight, slots=slots) * own.scales[sentences], scales)
+        return torch.addcmul(of_rows.bias, _products(inputs, own.weight, slots=slots) * of_rows.scales, scales)
+
+    def _column_of(self, word: int) -> int:
+        """The column of a shared word."""
+        if self._column is None or self._column[0] != word:
+            self._column = word, int((self.shared == word).nonzero())
+        return self._column[1]
 
 
 def masked_log_probs(output: FullOutput, hidden: Tensor, lists: WordLists) -> Tensor:
@@ -138,7 +144,7 @@ def _sample_weight(own: Tensor, shared: Tensor, sample: Tensor, *, vocabulary: i
     is_listed = (own[:, :, None] == sample).any(dim=1)
     others = vocabulary - len(shared) - (own >= 0).sum(dim=1)
     used = (~is_listed).sum(dim=1).clamp(min=1)
-    return (others / used).log()[:, None].masked_fill(is_listed, -torch.inf)
+    return (exact(others) / used).log()[:, None].masked_fill(is_listed, -torch.inf)
 
 
 def _products(inputs: Tensor, weight: Tensor, *, slots: Slots | None) -> Tensor:
@@ -153,11 +159,23 @@ def _products(inputs: Tensor, weight: Tensor, *, slots: Slots | None) -> Tensor:
     return unfold(products, rows=len(inputs), slots=slots).view(len(inputs), -1)
 
 
-def _sentences(rows: int, *, of: int, slots: Slots | None, device: torch.device) -> Tensor:
-    """[N], the sentence of each row."""
+class _OwnRows(NamedTuple):
+    """The parts of `OwnWords` for each hypothesis, which are those of its sentence."""
+
+    words: Tensor  # [N,n]
+    scales: Tensor | None  # [N,n]
+    bias: Tensor  # [N,n]
+    sample_weight: Tensor  # [N,r]
+
+
+def _of_rows(own: OwnWords, *, rows: int, slots: Slots | None) -> _OwnRows:
+    parts = _OwnRows(own.words, own.scales, own.bias, own.sample_weight)
+    sentences = len(own.words)
+    if slots is None and rows == sentences:
+        return parts
     if slots is not None:
-        return slots.sentences
-    return torch.arange(of, device=device).repeat_interleave(rows // of)
+        return select_rows(parts, slots.sentences)
+    return select_rows(parts, torch.arange(sentences, device=own.words.device).repeat_interleave(rows // sentences))
 
 
 def _product_of(output: FullOutput, words: Tensor) -> Callable[[Tensor], Tensor]:

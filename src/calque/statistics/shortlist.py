@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from calque.data.store import Array, Store, id_counts
 from calque.statistics.em import SILENT, Observer
-from calque.statistics.lexicon import LexicalTable
 from calque.statistics.word_alignment import IBM1, AlignmentSettings, train_lexicon
-from calque.text.vocabulary import EOS, UNK, Vocabulary
+from calque.text.vocabulary import EOS, PIECES, UNK, Vocabulary
 
 FREQUENT, BEST, SAMPLE = 1000, 20, 256
 
@@ -30,16 +29,11 @@ class Shortlist(NamedTuple):
     sample: Array  # int32 [r], increasing; pieces that are not frequent, evenly spaced when ordered by frequency
     offsets: Array  # int64 [sources + 1]: row s of the table is `targets[offsets[s] : offsets[s + 1]]`
     targets: Array  # int32 [entries], the translations that are not frequent; each row increasing
-    seen: Array  # uint8 [sources], 1 for the source pieces that occur in the training data
 
     @property
     def sources(self) -> int:
         """The size of the source vocabulary."""
-        return len(self.seen)
-
-    def covers(self, source: Sequence[int]) -> bool:
-        """Whether all source ids occur in the training data; otherwise their translations are not known."""
-        return bool(self.seen[list(source)].all())
+        return len(self.offsets) - 1
 
     def own(self, source: Sequence[int], *, further: Sequence[int] = ()) -> Array:
         """The pieces of a sentence's list that are not frequent, increasing: those of its source ids, and `further`."""
@@ -70,14 +64,11 @@ def build_shortlist(
     )
     counts = id_counts(store, column="target", size=sizes[1], end=EOS, unknown=UNK)
     shared, sample = _frequent_and_sample(counts, frequent=frequent)
-    seen = id_counts(store, column="source", size=sizes[0], end=None, unknown=UNK) > 0
-    same = np.array(target.ids(source.pieces), dtype=np.int32)
-    rows = [
-        _row(lexicon, id, same=int(same[id]), best=best, frequent=shared) if seen[id] else shared[:0]
-        for id in range(sizes[0])
-    ]
+    same = np.array(target.ids(source.pieces), dtype=np.int32)  # UNK, which is frequent, if there is none
+    same[: len(PIECES)] = UNK
+    rows = [np.setdiff1d(np.append(lexicon.best(id, best)[0], same[id]), shared) for id in range(sizes[0])]
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    return Shortlist(shared, sample, offsets, np.concatenate(rows).astype(np.int32), seen.astype(np.uint8))
+    return Shortlist(shared, sample, offsets, np.concatenate(rows).astype(np.int32))
 
 
 def _frequent_and_sample(counts: NDArray[np.float64], *, frequent: int) -> tuple[Array, Array]:
@@ -90,8 +81,3 @@ def _frequent_and_sample(counts: NDArray[np.float64], *, frequent: int) -> tuple
     others = order[~np.isin(order, shared)]
     places = np.linspace(0, len(others) - 1, min(SAMPLE, len(others))).astype(np.int64)
     return shared.astype(np.int32), np.sort(others[places]).astype(np.int32)
-
-
-def _row(lexicon: LexicalTable, source: int, *, same: int, best: int, frequent: Array) -> Array:
-    """The translations of a source piece that are not frequent; `same` is the target piece of the same text, or UNK."""
-    return np.setdiff1d(np.append(lexicon.best(source, best)[0], same), frequent)
