@@ -17,7 +17,7 @@ With --peers DIR, other toolkits decode with the same weights (benchmarks/peers/
 CTranslate2 in float32 and int8 for a Transformer, OpenNMT-py for an LSTM. Calque then takes part twice: as `here`
 with its default search, and as `here same rules` with the length limits of the peers and, with a beam, `stopping=first`
 and CTranslate2's scores. Before anything is timed, greedy translations of the same weights in float32 must be the same
-text for 99 % of the lines.
+text for 99 % of the lines. --shortlist needs a model with a shortlist (`calque shortlist`).
 
 With --device cuda, another measurement is made, see `python -m benchmarks.decode --device cuda --help`.
 """
@@ -178,6 +178,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         help="`calque translate --precision` of the working tree, a contender each (default: float32)",
     )
     parser.add_argument(
+        "--shortlist",
+        action="store_true",
+        help="also the working tree with the shortlist of --model (`calque shortlist`), and CTranslate2 with the same "
+        "as its vocabulary map",
+    )
+    parser.add_argument(
         "--beams",
         type=positive,
         nargs="+",
@@ -224,13 +230,13 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             progress(f"training a model for {options.steps} steps")
             train_model(trees[trainer], work=work, steps=options.steps, run=model, folder=folder)
         calque = [CalqueDecoder(tree, model, options.threads, tuple(options.settings)) for tree in trees]
-        peers = prepare_peers(environments, model, threads=options.threads, folder=folder)
+        peers = prepare_peers(environments, model, threads=options.threads, folder=folder, shortlist=options.shortlist)
         ours = with_same_rules(calque[0], beam=1)
         agreement = [agreement_of(ours, peer, files=files, folder=folder) for peer in peers if peer.is_exact]
         machine = this_machine()
         series = [
             measure(
-                contenders(calque, peers, beam=beam, precisions=options.precision),
+                contenders(calque, peers, beam=beam, precisions=options.precision, shortlist=options.shortlist),
                 files=files,
                 beam=beam,
                 rounds=options.rounds,
@@ -284,16 +290,30 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
 
 
 def contenders(
-    calque: Sequence[CalqueDecoder], peers: Sequence[PeerDecoder], *, beam: int, precisions: Sequence[str]
+    calque: Sequence[CalqueDecoder],
+    peers: Sequence[PeerDecoder],
+    *,
+    beam: int,
+    precisions: Sequence[str],
+    shortlist: bool = False,
 ) -> Contenders:
-    """The working tree in each precision, with peers also with their rules, and all other contenders."""
+    """The working tree in each precision, with peers also with their rules, and all other contenders.
+
+    With a shortlist, the working tree takes part once more in each of these ways.
+    """
     here, *others = calque
     variants = []
     for precision in precisions:
         ours = here if precision == "float32" else here._replace(precision=precision, label=precision)
         variants += [ours, with_same_rules(ours, beam=beam)] if peers else [ours]
+    listed = [with_shortlist(variant) for variant in variants] if shortlist else []
     names = tuple(variant.name for variant in variants)
-    return Contenders([*variants, *others, *peers], names, names[1 if peers else 0])
+    return Contenders([*variants, *listed, *others, *peers], names, names[1 if peers else 0])
+
+
+def with_shortlist(ours: CalqueDecoder) -> CalqueDecoder:
+    """Calque with the shortlist of its model."""
+    return ours._replace(settings=(*ours.settings, "shortlist=true"), label=f"{ours.label} shortlist".lstrip())
 
 
 def with_same_rules(ours: CalqueDecoder, *, beam: int) -> CalqueDecoder:

@@ -17,6 +17,7 @@ from benchmarks.works import Work, WorkName
 
 PEERS: dict[WorkName, tuple[PeerName, ...]] = {"transformer": ("ctranslate2",), "lstm": ("opennmt-py",)}
 
+PRECISIONS = ("float32", "int8")  # of CTranslate2
 BATCH_TOKENS = 4000  # padded source positions per batch, Calque's default
 MAXIMUM = 256  # pieces of a translation, CTranslate2's default
 SAME_LIMITS = (f"maximum={MAXIMUM}", "maximum_ratio=1000", "learnt_maximum=false")
@@ -40,10 +41,11 @@ class CTranslate2Decoder(NamedTuple):
     model: Path  # in its own format
     compute_type: str
     threads: int
+    shortlist: bool = False  # as its vocabulary map
 
     @property
     def name(self) -> str:
-        return f"{self.environment.title} {self.compute_type}"
+        return f"{self.environment.title} {self.compute_type}{' shortlist' if self.shortlist else ''}"
 
     @property
     def precision(self) -> str:
@@ -51,7 +53,7 @@ class CTranslate2Decoder(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        return self.compute_type == "float32"
+        return self.compute_type == "float32" and not self.shortlist
 
     def count_tokens(self, source: Path, *, beam: int, folder: Path) -> list[int]:
         counts = folder / "counts.txt"
@@ -67,6 +69,7 @@ class CTranslate2Decoder(NamedTuple):
             *(self.model, "--input", source, "--output", output, "--beam", str(beam)),
             *("--compute-type", self.compute_type, "--threads", str(self.threads)),
             *("--batch-tokens", str(BATCH_TOKENS), "--maximum", str(MAXIMUM)),
+            *(("--vocabulary-map",) if self.shortlist else ()),
             *options,
             folder=output.parent,
             threads=1,  # of each worker
@@ -114,8 +117,13 @@ class OpenNMTDecoder(NamedTuple):
         )
 
 
-def prepare_peers(environments: Sequence[Environment], model: Path, *, threads: int, folder: Path) -> list[PeerDecoder]:
-    """The peers in these environments as contenders, each with the weights of `model` converted to its own format."""
+def prepare_peers(
+    environments: Sequence[Environment], model: Path, *, threads: int, folder: Path, shortlist: bool = False
+) -> list[PeerDecoder]:
+    """The peers in these environments as contenders, each with the weights of `model` converted to its own format.
+
+    With `shortlist`, CTranslate2 also takes part with the model's shortlist.
+    """
     peers: list[PeerDecoder] = []
     for environment in environments:
         progress(f"converting the weights for {environment.title}")
@@ -124,7 +132,8 @@ def prepare_peers(environments: Sequence[Environment], model: Path, *, threads: 
         match environment.peer:
             case "ctranslate2":
                 converted = convert_to_ctranslate2(environment, model, output=place / "model")
-                peers += [CTranslate2Decoder(environment, converted, name, threads) for name in ("float32", "int8")]
+                kinds = [(name, listed) for listed in ((False, True) if shortlist else (False,)) for name in PRECISIONS]
+                peers += [CTranslate2Decoder(environment, converted, name, threads, listed) for name, listed in kinds]
             case "opennmt-py":
                 tokenizer = tokenizer_of(model)
                 checkpoint = convert_to_opennmt(environment, model, tokenizer=tokenizer, folder=place)

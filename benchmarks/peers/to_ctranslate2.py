@@ -14,7 +14,7 @@ import json
 import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, Transform
 from safetensors.numpy import load_file
 
 Weights = Mapping[str, "np.ndarray[Any, Any]"]
+SHORTLIST = "shortlist.safetensors"
 POSITIONS = 2048  # sinusoids that are stored: more than the longest source and translation
 ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELU}
 
@@ -89,6 +90,19 @@ def convert(model: Path, config: Mapping[str, Any], *, output: Path, quantisatio
     spec.save(str(output))
     for side, path in files.items():
         shutil.copyfile(path, output / f"{side}.spm")
+    if (model / SHORTLIST).exists():
+        (output / "vmap.txt").write_text("".join(vocabulary_map(model / SHORTLIST, pieces)), encoding="utf-8")
+
+
+def vocabulary_map(shortlist: Path, pieces: Mapping[str, list[str]]) -> Iterator[str]:
+    """The lines of CTranslate2's vocabulary map: a source piece, a tab, target pieces; first those of all sentences."""
+    table = load_file(shortlist)
+    target = pieces["target"]
+    yield "\t" + " ".join(target[id] for id in table["frequent"]) + "\n"
+    for id, piece in enumerate(pieces["source"]):
+        own = table["targets"][table["offsets"][id] : table["offsets"][id + 1]]
+        if len(own):
+            yield f"{piece}\t{' '.join(target[id] for id in own)}\n"
 
 
 def encoder_spec(config: Mapping[str, Any], weights: Weights) -> TransformerEncoderSpec:

@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=4000, help="padded source positions per batch")
     parser.add_argument("--maximum", type=int, default=256, help="maximum number of pieces per translation")
     parser.add_argument("--threads", type=int, default=1, help="workers of one thread each")
+    parser.add_argument("--vocabulary-map", action="store_true", help="consider only the words of vmap.txt")
     options = parser.parse_args()
     source, target = (
         sentencepiece.SentencePieceProcessor(model_file=str(options.model / f"{side}.spm"))
@@ -48,6 +49,7 @@ def main() -> None:
         max_input_length=0,  # no cut
         max_decoding_length=options.maximum,
         min_decoding_length=0,
+        use_vmap=options.vocabulary_map,
     )
     pieces = [result.hypotheses[0] for result in results]
     options.output.write_text("".join(f"{line}\n" for line in target.decode(pieces)), encoding="utf-8")

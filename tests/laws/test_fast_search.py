@@ -9,14 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from calque.objectives.decoding_step import decoding_step
+from calque.layers.output import FullOutput
+from calque.layers.shortlist import WordLists, masked_log_probs
+from calque.models.model import Model
+from calque.objectives.decoding_step import decoding_step, listed_step
 from calque.search import step as step_module
 from calque.search.beam import BestK, Goal, beam_search
 from calque.search.fast_beam import fast_beam_search
 from calque.search.fixed_beam import FixedStep, fixed_beam_search
 from calque.search.greedy import fast_greedy_search, greedy_search
 from calque.search.scoring import Scoring
-from calque.search.step import Best, BestStep, Limits
+from calque.search.step import Best, BestStep, Limits, StepOutput
 from calque.tensors import Slots, best_candidates, select_rows, with_slots
 from tests.laws import laws
 from tests.laws.models import BEAMS, MODELS, SENTENCES, build, source, target
@@ -184,6 +187,30 @@ def test_beam_search_of_fixed_shape_finds_what_the_clear_one_finds(
     assert actual == expected
 
 
+OWN = torch.tensor([[3, 9, -1], [0, 3, 8], [4, -1, -1]])
+LISTS = WordLists(torch.tensor([2, 5, 6, 10]), torch.tensor([4, 7]), OWN)
+
+
+def masked_step(model: Model) -> Any:
+    """The clear step with lists: the log-probabilities of all words, masked; the context has the sentences' words."""
+
+    def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
+        inner, own = context
+        read, state = model.read(tokens[:, None], state, inner)
+        lists = LISTS._replace(own=own)
+        return StepOutput(masked_log_probs(model.output, read.hidden[:, -1], lists)), state
+
+    return step
+
+
+def same_or_tied(actual: Any, expected: Any) -> None:
+    """The same scores and hypotheses; tokens may be in another order where that gives the same score."""
+    for found, wanted in zip(actual, expected, strict=True):
+        scores = [torch.tensor([item.score for item in side], dtype=torch.float64) for side in (found, wanted)]
+        laws.close(*scores, tolerance=1e-9)
+        assert [sorted(item.tokens) for item in found] == [sorted(item.tokens) for item in wanted]
+
+
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_search_of_fixed_shape_with_a_model(name: str) -> None:
@@ -198,3 +225,26 @@ def test_search_of_fixed_shape_with_a_model(name: str) -> None:
         arguments = {"limits": laws.limits(), "marks": laws.MARKS, "source_lengths": source().lengths, "goal": goal}
         expected = beam_search(step, state, context, expansion=BestK(beams), **arguments)
         laws.same(fixed_beam_search(step, state, context, beams=beams, **arguments), expected, tolerance=1e-9)
+
+
+def test_search_with_lists(name: str) -> None:
+    """Fast search over each sentence's list, and clear search over it, equal clear search over all words, masked."""
+    model = build(name)
+    if model.copies or not isinstance(model.output, FullOutput):
+        return
+    torch.nn.init.normal_(model.output.bias, generator=torch.Generator().manual_seed(1))  # no ties
+    context, state = laws.begin(model)
+    step, listed = listed_step(model, context, LISTS)
+    oracle = masked_step(model), state, (context, OWN)
+    assert isinstance(step, BestStep)
+    for alpha, nbest in ((0.7, BEAMS), (0.0, 1)):
+        goal = Goal(Scoring(alpha), nbest)
+        arguments = {"limits": laws.limits(), "marks": laws.MARKS, "source_lengths": source().lengths, "goal": goal}
+        expected = beam_search(*oracle, expansion=BestK(BEAMS), **arguments)
+        same_or_tied(beam_search(step, state, listed, expansion=BestK(BEAMS), **arguments), expected)
+        same_or_tied(fast_beam_search(step, state, listed, beams=BEAMS, **arguments), expected)
+        for hypotheses, own in zip(expected, OWN.tolist(), strict=True):
+            assert all({*hypothesis.tokens} <= {5, 6, 10, *own} for hypothesis in hypotheses)
+    greedy = {"limits": laws.limits(), "marks": laws.MARKS}
+    expected = greedy_search(*oracle, **greedy)
+    same_or_tied(fast_greedy_search(step, state, listed, **greedy), expected)

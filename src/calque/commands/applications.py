@@ -20,6 +20,7 @@ COMMANDS = (
     "runs",
     "average",
     "quantise",
+    "shortlist",
     "translate",
     "generate",
     "tag",

@@ -30,6 +30,7 @@ _SAMPLING = frozenset({"temperature", "top_k", "top_p", "min_p", "seed"})
 _BEAM = frozenset({"beam", "length_penalty", "normalisation", "reward", "stopping", "patience", "groups", "diversity"})
 _TRANSLATION = frozenset(
     {"coverage", "end_normalisation", "ensemble", "language_weight", "channel_weight", "prior_weight", "samples"}
+    | {"shortlist", "shortlist_threshold"}
     | {"utility", "maximum_ratio", "maximum_extra", "learnt_maximum", "minimum_ratio", "source_limit", "batch_tokens"}
 )
 

@@ -145,6 +145,7 @@ def refuse_idle_settings(settings: Sequence[str], *, search: SearchConfig, paths
         "language_weight": (language and not reverse, "--language and without --reverse"),
         "prior_weight": (language and reverse, "--language and --reverse"),
         "channel_weight": (reverse, "--reverse"),
+        "shortlist_threshold": (search.shortlist, "--shortlist"),
     }
     keys = dict.fromkeys(text.partition("=")[0].strip().removeprefix("search.") for text in settings)
     problems = [

@@ -89,6 +89,7 @@ def _values(candidate: "Candidate", *, attention: bool) -> dict[str, Any]:
         "cut": candidate.cut,
         "missing_phrase": candidate.missing_phrase,
         "oddities": list(candidate.oddities),
+        **({"shortlisted": True} if candidate.shortlisted else {}),
     }
     detail = candidate.detail
     if detail is not None:

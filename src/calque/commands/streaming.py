@@ -15,11 +15,12 @@ from calque.commands.output import DirectOutput, ResumableFile
 from calque.commands.progress import counting
 from calque.commands.rendering import Rendering, TranslatedLine, one_line, render
 from calque.data.lines import LINE_LIMIT, Line
-from calque.engine import Engine, Request
+from calque.engine import Engine, Request, Translation
 from calque.engine.constraint_files import RequestBuilder
 from calque.engine.engine import WINDOW
 from calque.engine.inline import has_mark
 from calque.errors import CalqueError, DataError, RequestError, TextError, UserError
+from calque.search.settings import SearchConfig
 
 INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
 INVALID = "not UTF-8"
@@ -46,9 +47,9 @@ class LineTranslator(NamedTuple):
     requests: RequestBuilder
 
     @property
-    def source_limit(self) -> int:
-        """The maximum number of source pieces that are read per line."""
-        return (self.requests.template.search or self.engine.models.search).source_limit
+    def search(self) -> SearchConfig:
+        """The settings of search."""
+        return self.requests.template.search or self.engine.models.search
 
     def translate(self, lines: Sequence[Line]) -> Iterator[TranslatedLine]:
         """The translation of every line, in order, or the error in place of it."""
@@ -67,6 +68,27 @@ class LineTranslator(NamedTuple):
             return error
 
 
+class AllWords:
+    """Counts the lines for which search considered all words instead of a shortlist."""
+
+    def __init__(self) -> None:
+        self.lines = self.translated = 0
+
+    def count(self, translation: Translation) -> None:
+        """Counts a translation, unless its line is empty."""
+        if best := next((candidate for candidate in translation.candidates if candidate.pieces), None):
+            self.translated += 1
+            self.lines += not best.shortlisted
+
+    def described(self, *, threshold: float) -> str:
+        """A sentence for the end of a file."""
+        share = f" ({100 * self.lines / self.translated:.1f} %)" if self.translated else ""
+        return (
+            f"shortlist: {self.lines:,} of {self.translated:,} lines{share} were translated with all words "
+            f"(shortlist_threshold={threshold:g})"
+        )
+
+
 class LineWarnings:
     """Warns about lines of a file: the first few of each kind one by one, the others only as a count at the end."""
 
@@ -74,6 +96,7 @@ class LineWarnings:
         self.name, self.shown = name, shown
         self.counts: Counter[str] = Counter()
         self.has_mentioned_marks = False
+        self.all_words = AllWords()
         self.errors = 0
         """The number of lines that have an error instead of a translation."""
         self.code = UserError.code
@@ -131,13 +154,15 @@ def stream(
             if not translator.requests.inline:
                 warnings.mention_marks(window)
             for translated in translator.translate(window):
-                _report(translated, warnings, limit=translator.source_limit)
+                _report(translated, warnings, limit=translator.search.source_limit)
                 sink.write(render(translated, rendering=rendering))
             sink.flush()
             advance(len(window))
             done = window[-1].number
             sink.checkpoint(done, errors=warnings.errors)
         warnings.summarise()
+        if translator.search.shortlist:
+            typer.echo(warnings.all_words.described(threshold=translator.search.shortlist_threshold), err=True)
         translator.requests.check_line_count(done)
     if sink.path is not None and sys.stderr.isatty():
         path = sink.requested if isinstance(sink, ResumableFile) else sink.path
@@ -181,7 +206,7 @@ def converse(translator: LineTranslator, *, rendering: Rendering | None) -> None
             typer.echo(str(translated.answer), err=True)
             continue
         number += 1
-        _report(translated, warnings, limit=translator.source_limit)
+        _report(translated, warnings, limit=translator.search.source_limit)
         if rendering is not None:
             typer.echo(render(translated, rendering=rendering), nl=False)
             continue
@@ -198,6 +223,7 @@ def _report(translated: TranslatedLine, warnings: LineWarnings, *, limit: int) -
         warnings.code = min(warnings.code, translation.code)
         warnings.warn(str(translation), line=line.number, kind="not translated")
         return
+    warnings.all_words.count(translation)
     best = translation.candidates[0]
     has_translation = best.log_prob > -inf
     if line.invalid is not None:

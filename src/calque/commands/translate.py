@@ -24,7 +24,7 @@ from calque.commands.options import (
     search_argument,
 )
 from calque.commands.rendering import FORMATS
-from calque.errors import DataError
+from calque.errors import ConfigError, DataError, shell_path
 
 if TYPE_CHECKING:
     from calque.engine import Translator
@@ -46,6 +46,14 @@ def translate(
     ] = None,
     beam: Annotated[int | None, count_option(help="Beam size; smaller is faster.", panel=SEARCH)] = None,
     nbest: Annotated[int, count_option(help="Write the N best translations of each line.", panel=SEARCH)] = 1,
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist",
+            rich_help_panel=SEARCH,
+            help="Faster: consider only likely words, see `calque shortlist`.",
+        ),
+    ] = False,
     format: Annotated[
         str | None,
         choice_option(choices=FORMATS, help="tsv has line, score and text, jsonl all details.", panel=INPUT_OUTPUT),
@@ -134,6 +142,8 @@ def translate(
 
         calque translate runs/1 --terms terms.tsv --forbid words.txt --input test.de
 
+        calque translate runs/1 --shortlist --precision int8 --input test.de
+
         echo 'Der <term target="depot">Bahnhof</term> ist zu.' | calque translate runs/1 --inline
     """
     from calque.commands.loading import (
@@ -162,7 +172,12 @@ def translate(
     refuse_output(output, input, *files)
     translator, channel = paths.load()
     search = search_of(translator.search, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
+    search = search.model_copy(update={"shortlist": search.shortlist or shortlist})
     refuse_idle_settings(settings or [], search=search, paths=paths)
+    if search.shortlist and translator.shortlist is None:
+        raise ConfigError(
+            f"{model}: the model has no shortlist; `calque shortlist {shell_path(model)}` adds one to its folder"
+        )
     template = Request(
         "",
         forbidden=read_forbidden_words(forbid),

@@ -13,9 +13,11 @@ from calque.engine.forced_decoding import force_decode
 from calque.engine.postprocessing import Postprocessor
 from calque.engine.preparation import Part, Settings
 from calque.engine.sampling_seeds import streams
+from calque.engine.shortlist import is_doubtful, word_lists
 from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Candidate
 from calque.layers.observers import AttentionObserver, ChangeWeights, change_attention, observe_attention
+from calque.layers.shortlist import WordLists
 from calque.objectives.decoding_step import MARKS, pad_source
 from calque.search.decode import FixedSteps, allows_fixed_steps, decode, limits_of_pieces
 from calque.search.fixed_beam import usual_size
@@ -54,6 +56,8 @@ def decode_batch(
 ) -> list[list[Candidate]]:
     """The candidates of each part (a whole text, or one part of a text that was split), at least one per part.
 
+    With a shortlist, a part whose translation is doubtful has none: it needs all words.
+
     `give_up` is called at every step of search and returns the indices of parts whose requests were cancelled or are
     late: their search ends, and they may have no candidates.
     """
@@ -67,7 +71,16 @@ def decode_batch(
             hooks = Hooks(inspection.search, give_up)
             hypotheses = _search(models, parts, settings, hooks=hooks, inspection=inspection)
         sources = [part.source for part in parts]
-        return _postprocessor(models, settings).candidates(sources, hypotheses, settings=settings)
+        candidates = _postprocessor(models, settings).candidates(sources, hypotheses, settings=settings)
+        if not settings.search.shortlist:
+            return candidates
+        threshold = settings.search.shortlist_threshold
+        return [
+            []
+            if not ranked or is_doubtful(ranked[0], threshold=threshold)
+            else [item._replace(shortlisted=True) for item in ranked]
+            for ranked in candidates
+        ]
 
 
 def _search(
@@ -92,8 +105,12 @@ def _search(
         decoding = start_with_graphs(models.model, source, graphs=models.graphs)
     else:
         source = pad_source(ids).to(device)
+        lists: WordLists | None = None
+        if search.shortlist:
+            assert models.shortlist is not None
+            lists = word_lists(models.shortlist, ids, constraints, device=device)
         decoding = start_decoding(
-            models.model, source, ensemble=models.ensemble, search=search, attention=search.coverage > 0
+            models.model, source, ensemble=models.ensemble, search=search, attention=search.coverage > 0, lists=lists
         )
     if inspection.attention is not None or inspection.weights:
         decoding = decoding._replace(step=clear_step(decoding.step))

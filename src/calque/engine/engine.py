@@ -18,7 +18,7 @@ from calque.engine.preparation import Job, Part, PendingAnswer, Settings, check_
 from calque.engine.splitting import join
 from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Answer, Request, Translation, empty_translation
-from calque.errors import CalqueError, OutOfMemory, RequestError
+from calque.errors import CalqueError, ConfigError, OutOfMemory, RequestError
 from calque.layers.observers import AttentionObserver
 from calque.search.interventions import Intervention
 from calque.search.observers import SearchObserver
@@ -121,6 +121,11 @@ class Engine:
             [item for item in interventions if isinstance(item, ChangeAttention)],
         )
         request = Request(request) if isinstance(request, str) else request
+        if (observer is not None or interventions) and (request.search or self.models.search).shortlist:
+            raise ConfigError(
+                "search.shortlist cannot be combined with an observer or an intervention, as a doubtful translation is "
+                "searched for twice; set search.shortlist = false"
+            )
         (answer,) = self._answer_window([request], inspection=inspection)
         if isinstance(answer, CalqueError):
             raise answer
@@ -183,7 +188,7 @@ class Engine:
                     return
                 batch = self._next_batch()
             try:
-                self._decode_isolated(batch)
+                self._decode_group(batch)
                 jobs = dict.fromkeys(entry.job for entry in batch)
                 done = [job for job in jobs if job.check_given_up() or not job.unfinished]
                 for job, answer in zip(done, self._finish(done), strict=True):
@@ -221,23 +226,37 @@ class Engine:
         for entry in _entries(jobs):
             groups.setdefault(entry.job.key, []).append(entry)
         for entries in groups.values():
-            for batch in _batches(entries, settings=entries[0].job.settings):
-                self._decode_isolated(batch, inspection=inspection)
+            self._decode_group(entries, inspection=inspection)
         finished = iter(self._finish(jobs))
         return [next(finished) if isinstance(job, Job) else job for job in prepared]
 
-    def _decode_isolated(self, batch: Sequence[Entry], *, inspection: Inspection = UNWATCHED) -> None:
-        """Decodes a batch; if that fails, its halves, so that an error reaches only the request it concerns."""
+    def _decode_group(self, entries: Sequence[Entry], *, inspection: Inspection = UNWATCHED) -> None:
+        """Decodes entries with the same settings, batch by batch, and those whose shortlists fail with all words."""
+        settings = entries[0].job.settings
+        doubtful: list[Entry] = []
+        for batch in _batches(entries, settings=settings):
+            doubtful += self._decode_isolated(batch, settings, inspection=inspection)
+        all_words = with_all_words(settings)
+        for batch in _batches(doubtful, settings=all_words):
+            self._decode_isolated(batch, all_words, inspection=inspection)
+
+    def _decode_isolated(
+        self, batch: Sequence[Entry], settings: Settings, *, inspection: Inspection = UNWATCHED
+    ) -> list[Entry]:
+        """Decodes a batch; if that fails, its halves, so that an error reaches only the request it concerns.
+
+        Returns the entries whose translation is doubtful, as their shortlists do not suffice.
+        """
         batch = [entry for entry in batch if not entry.job.check_given_up()]
         if not batch:
-            return
+            return []
         failure: CalqueError | None = None
         try:
             with self._model_lock:
                 candidates = decode_batch(
                     self.models,
                     [entry.part for entry in batch],
-                    batch[0].job.settings,
+                    settings,
                     give_up=self._give_up(batch),
                     inspection=inspection,
                 )
@@ -247,16 +266,21 @@ class Engine:
             if not isinstance(error, CalqueError) and not is_out_of_memory(error):
                 raise
             failure = error if isinstance(error, CalqueError) else OutOfMemory(NO_MEMORY)
-        if failure is None:
-            for entry, ranked in zip(batch, candidates, strict=True):
+        if failure is not None and len(batch) > 1:
+            middle = len(batch) // 2
+            halves = (batch[:middle], batch[middle:])
+            return [entry for half in halves for entry in self._decode_isolated(half, settings, inspection=inspection)]
+        if failure is not None:
+            batch[0].job.error = failure
+            return []
+        doubtful = []
+        for entry, ranked in zip(batch, candidates, strict=True):
+            if settings.search.shortlist and not ranked:
+                doubtful.append(entry)
+            else:
                 entry.job.candidates[entry.number] = ranked
                 entry.job.unfinished -= 1
-        elif len(batch) == 1:
-            batch[0].job.error = failure
-        else:
-            middle = len(batch) // 2
-            for half in (batch[:middle], batch[middle:]):
-                self._decode_isolated(half, inspection=inspection)
+        return doubtful
 
     def _give_up(self, batch: Sequence[Entry]) -> Callable[[], Collection[int]] | None:
         """A function that calls `poll` and lists cancelled or late entries of a batch; None if neither is needed."""
@@ -344,6 +368,11 @@ def budget_of(search: SearchConfig, *, nbest: int) -> int:
     """The maximum number of padded source positions in a batch, smaller if a sentence has many hypotheses."""
     hypotheses = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
     return search.batch_tokens * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, hypotheses)
+
+
+def with_all_words(settings: Settings) -> Settings:
+    """The same settings without a shortlist."""
+    return settings._replace(search=settings.search.model_copy(update={"shortlist": False}))
 
 
 def _translation(job: Job, number: int, *, attends: bool) -> Translation:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from calque.errors import ConfigError, FolderError
+from calque.layers.shortlist import WordLists
 from calque.models.language_model import LanguageModel
 from calque.models.model import Model
-from calque.objectives.decoding_step import decoding_step, language_step
+from calque.objectives.decoding_step import decoding_step, language_step, listed_step
 from calque.search.ensemble import ensemble as ensemble_step
 from calque.search.ensemble import fused
 from calque.search.graphs import Graphs
@@ -40,24 +41,29 @@ class Decoding(NamedTuple):
 
 
 def start_decoding(
-    model: Model, source: Padded, *, ensemble: Ensemble, search: SearchConfig, attention: bool
+    model: Model,
+    source: Padded,
+    *,
+    ensemble: Ensemble,
+    search: SearchConfig,
+    attention: bool,
+    lists: WordLists | None = None,
 ) -> Decoding:
     """Encodes sources and returns the decoding step of the model, or the combined step of all models.
 
-    The sources must be on the model's device.
+    The sources must be on the model's device. With `lists`, every model considers only the words of these lists.
     """
     members = (model, *ensemble.models)
-    contexts = tuple(member.prepare(source) for member in members)
-    states = tuple(member.start(context) for member, context in zip(members, contexts, strict=True))
-    steps = [decoding_step(member, attention=attention) for member in members]
-    decoding = Decoding(steps[0], states[0], contexts[0])
+    started = [_start(member, source, attention=attention, lists=lists) for member in members]
+    decoding = started[0]
     if ensemble.models:
+        steps, states, contexts = zip(*started, strict=True)
         decoding = Decoding(ensemble_step(steps, mean=search.ensemble), states, contexts)
     if ensemble.language is None or not search.language_weight:
         return decoding
     language = ensemble.language
-    steps = [decoding.step, language_step(language, start=ensemble.language_start)]
-    step = fused(steps, weights=[1.0, search.language_weight], unknown=UNK)
+    fused_steps = [decoding.step, language_step(language, start=ensemble.language_start)]
+    step = fused(fused_steps, weights=[1.0, search.language_weight], unknown=UNK)
     return Decoding(step, (decoding.state, language.start(len(source.lengths))), (decoding.context, ()))
 
 
@@ -73,6 +79,15 @@ def start_with_graphs(model: Model, source: Padded, *, graphs: Graphs) -> Decodi
         values, lengths = (part.to(device, non_blocking=True) for part in (source.values, source.lengths))
         context = graphs.call(lambda values, lengths: model.prepare(Padded(values, lengths)), "encode", values, lengths)
     return Decoding(decoding_step(model), model.start(context), context)
+
+
+def _start(model: Model, source: Padded, *, attention: bool, lists: WordLists | None) -> Decoding:
+    context = model.prepare(source)
+    state = model.start(context)
+    if lists is None:
+        return Decoding(decoding_step(model, attention=attention), state, context)
+    step, listed_context = listed_step(model, context, lists, attention=attention)
+    return Decoding(step, state, listed_context)
 
 
 def refuse_other_vocabularies(own: Tokenizers, *, ensemble: Sequence[Tokenizers], language: Tokenizer | None) -> None:

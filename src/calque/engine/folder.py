@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from calque.config import Config, Values, check, read_toml, to_toml
 from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision, multiplies_int8
 from calque.engine.int8_weights import from_int8
+from calque.engine.shortlist import SHORTLIST, read_shortlist, shortlist_bytes
 from calque.engine.tagger import Tagger, tagger_sizes
 from calque.engine.text_generator import TextGenerator
 from calque.engine.translator import Translator
@@ -105,6 +106,8 @@ def save_model(path: Path, translator: Translator, *, card: str, artefacts: Mapp
 
     def fill(folder: Path) -> None:
         save_tokenizers(tokenizers, folder / "tokenizer")
+        if translator.shortlist is not None:
+            (folder / SHORTLIST).write_bytes(shortlist_bytes(translator.shortlist, tokenizers))
         if translator.length_profile is not None:
             (folder / PROFILE).write_text(json.dumps(translator.length_profile._asdict()), encoding="ascii")
         write_parts(
@@ -359,6 +362,7 @@ def _read_translator(folder: Path, folder_config: TranslationFolder, *, format: 
     translator = Translator(model, tokenizers, config=folder_config.model, search=folder_config.search)
     translator.confidence = _read_confidence(folder / CONFIDENCE)
     translator.length_profile = _read_profile(folder / (PROFILE if format > 1 else EARLIER_PROFILE), format=format)
+    translator.shortlist = read_shortlist(folder / SHORTLIST, tokenizers)
     return translator
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from calque.engine.constraints import NO_CONSTRAINTS, ConstraintIds, constraint_ids, forbidden_words, length_limits
 from calque.engine.sampling_seeds import Place
+from calque.engine.shortlist import check_shortlist
 from calque.engine.splitting import split_request
 from calque.engine.translation_models import TranslationModels
 from calque.engine.truncation import Truncated
@@ -137,6 +138,7 @@ def check_request(request: Request, models: TranslationModels) -> None:
         raise TextError(f"nbest is {nbest} and {key} is {most}: nbest must be between 1 and {key}")
     if any(request.required):
         check_phrases_supported(search)
+    check_shortlist(search, models)
 
 
 def _refuse_types(request: Request) -> None:

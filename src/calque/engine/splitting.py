@@ -58,6 +58,8 @@ def join(parts: Sequence[Translation], *, tokenizers: Tokenizers) -> Translation
         signs,
         _join_details(details, cut=[candidate.cut for candidate in best], tokenizers=tokenizers) if details else None,
         missing_phrase=any(candidate.missing_phrase for candidate in best),
+        shortlisted=any(candidate.shortlisted for candidate in best)
+        and all(candidate.shortlisted for candidate in best if candidate.pieces),
     )
     return Translation([whole], any(part.source_cut for part in parts))
 

@@ -14,6 +14,7 @@ from calque.models.model import Model
 from calque.objectives.decoding_step import pad_source
 from calque.search.graphs import Graphs
 from calque.search.settings import SearchConfig
+from calque.statistics.shortlist import Shortlist
 from calque.text import NumberedText, Tokenizer, Tokenizers, number_source, number_target
 from calque.text.length_profile import LengthProfile
 
@@ -27,6 +28,7 @@ class TranslationModels(NamedTuple):
     ensemble: Ensemble = Ensemble()
     confidence: Confidence | None = None
     length_profile: LengthProfile | None = None
+    shortlist: Shortlist | None = None
     graphs: Graphs | None = None  # on a GPU: search replays its steps
 
     @property

@@ -23,6 +23,7 @@ from calque.models.model import Model, ModelConfig
 from calque.objectives.cross_entropy import mean_loss
 from calque.search.graphs import Graphs
 from calque.search.settings import SearchConfig
+from calque.statistics.shortlist import Shortlist
 from calque.text import Tokenizers
 from calque.text.length_profile import LengthProfile
 
@@ -48,6 +49,8 @@ class Translator:
         """The lengths of the model's training lines; None if the model was saved without them."""
         self.graphs: Graphs | None = None
         """On an NVIDIA GPU, the captured steps of search."""
+        self.shortlist: Shortlist | None = None
+        """The words that a source is likely to be translated to; None unless `calque shortlist` has added them."""
 
     def with_ensemble(
         self, ensemble: Sequence["Translator"] = (), *, language: TextGenerator | None = None
@@ -71,6 +74,8 @@ class Translator:
         joined.ensemble = self.ensemble.joined(added)
         joined.confidence = self.confidence if not ensemble else None  # calibrated on this model's probabilities alone
         joined.length_profile = self.length_profile
+        tables = (translator.shortlist for translator in (self, *ensemble))
+        joined.shortlist = next((table for table in tables if table is not None), None)  # all have the same pieces
         return joined
 
     def __repr__(self) -> str:
@@ -96,7 +101,14 @@ class Translator:
     @property
     def _models(self) -> TranslationModels:
         return TranslationModels(
-            self.model, self.tokenizers, self.search, self.ensemble, self.confidence, self.length_profile, self.graphs
+            self.model,
+            self.tokenizers,
+            self.search,
+            self.ensemble,
+            self.confidence,
+            self.length_profile,
+            self.shortlist,
+            self.graphs,
         )
 
     @property

@@ -79,6 +79,7 @@ class Candidate(NamedTuple):
     oddities: tuple[str, ...] = ()  # loop, short or long: signs of a degenerate translation
     detail: Detail | None = None  # if requested
     missing_phrase: bool = False  # a required phrase is missing: the translation was cut before it, or is empty
+    shortlisted: bool = False  # search considered only the words of a shortlist, see search.shortlist
 
     def __repr__(self) -> str:
         """The text and the fields that differ from their defaults."""

@@ -12,12 +12,14 @@ from calque.experiment.building import assembly_of
 from calque.experiment.own_task import OwnTask
 from calque.experiment.running import Preparing, Run
 from calque.experiment.settings import Experiment, differences, experiment_values
+from calque.experiment.shortlist import add_shortlist
 
 __all__ = [
     "Experiment",
     "OwnTask",
     "Preparing",
     "Run",
+    "add_shortlist",
     "assembly_of",
     "average_run",
     "differences",

@@ -10,6 +10,7 @@ from calque.config import Config, Values, check, flat, override, read_toml, to_v
 from calque.data.corpora import DataConfig
 from calque.data.subword_regularisation import FixedConfig
 from calque.data.subword_regularisation import misfits as subword_misfits
+from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
@@ -177,6 +178,9 @@ def translation_misfits(experiment: Experiment) -> list[str]:
             f"search.coverage = {coverage} and model.decoder.kind = {kind!r} cannot be combined, as that decoder "
             "has no attention; set search.coverage = 0"
         )
+    if experiment.search.shortlist and (model.copies or isinstance(model.output, AdaptiveOutputConfig)):
+        part = "model.decoder.copies = true" if model.copies else "model.output.kind = 'adaptive'"
+        problems.append(f"search.shortlist = true and {part} cannot be combined; set search.shortlist = false")
     return problems
 
 
@@ -201,6 +205,8 @@ def language_misfits(experiment: Experiment) -> list[str]:
             f"search.coverage = {search.coverage} needs attention over a source, which a language model does not have; "
             "set search.coverage = 0"
         )
+    if search.shortlist:
+        problems.append("search.shortlist is for translation: a language model has no source; set it to false")
     if search.method == "risk":
         problems.append("search.method = 'risk' is for translation; a language model generates with 'sample' or 'beam'")
     if isinstance(task, LanguageModellingConfig) and task.reading == "running":

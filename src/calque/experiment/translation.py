@@ -1,6 +1,7 @@
 """Translation as an experiment: from its config to a task, a model and a judge."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -15,6 +16,8 @@ from calque.data.prepare import Prepared
 from calque.data.store import id_counts
 from calque.data.subword_regularisation import refuse_unfit_tokenizers
 from calque.engine import Translator, save_model
+from calque.engine.shortlist import SHORTLIST, read_shortlist
+from calque.errors import FolderError
 from calque.evaluation.metrics import LONGEST_NGRAM, is_short_for_bleu, median_words
 from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
 from calque.experiment.judges import TRANSLATION_METRICS, HeldOutPairs, TranslationJudge
@@ -101,6 +104,8 @@ class TranslationAssembly:
         def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
             translator = self._translator(model, prepared)
             translator.length_profile = profile
+            with suppress(FolderError):  # it follows from the training data, not from the weights
+                translator.shortlist = read_shortlist(path / SHORTLIST, translator.tokenizers)
             save_model(path, translator, card=completed_card(card, judgement), artefacts=judgement.artefacts)
 
         return save

@@ -2,12 +2,13 @@
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from calque.layers.output import wide
+from calque.layers.output import FullOutput, wide
+from calque.layers.shortlist import ListedOutput, OwnWords, WordLists
 from calque.models.language_model import LanguageModel
 from calque.models.model import Model
 from calque.search.step import Best, Marks, Step, StepOutput
@@ -49,6 +50,49 @@ class _ModelStep:
 
     def fixed(self, state: Any, *, size: int) -> Any | None:
         return self.model.decoder.fixed(state, size=size)
+
+
+class ListedContext(NamedTuple):
+    """The context of a model, and the words that the translation of each sentence may consist of."""
+
+    context: Any
+    own: OwnWords
+
+
+def listed_step(model: Model, context: Any, lists: WordLists, *, attention: bool = False) -> tuple[Step, ListedContext]:
+    """The step function of a model that considers only the words of each sentence's list, and its context.
+
+    Other words have log-probability −∞. Without attention weights it is a `BestStep`, which computes the logits of
+    these words alone.
+    """
+    assert isinstance(model.output, FullOutput)
+    assert not model.copies
+    output = ListedOutput(model.output, lists)
+
+    def step(tokens: Tensor, state: Any, context: ListedContext) -> tuple[StepOutput, Any]:
+        read, state = model.read(tokens[:, None], state, context.context, attention=attention)
+        weights = None if read.attention is None else wide(read.attention[:, -1])
+        return StepOutput(output.log_probs(read.hidden[:, -1], context.own), weights), state
+
+    listed = step if attention else _ListedStep(model, output, step)
+    return listed, ListedContext(context, output.own(lists.own))
+
+
+class _ListedStep:
+    """The step function of `listed_step`, which can also return only the best tokens."""
+
+    def __init__(self, model: Model, output: ListedOutput, step: Step) -> None:
+        self.model, self.output, self.step = model, output, step
+
+    def __call__(self, tokens: Tensor, state: Any, context: ListedContext, /) -> tuple[StepOutput, Any]:
+        return self.step(tokens, state, context)
+
+    def best(
+        self, tokens: Tensor, state: Any, context: ListedContext, *, slots: Slots | None, count: int, end: int
+    ) -> tuple[Best, Any]:
+        read, state = self.model.read(tokens[:, None], state, with_slots(context.context, slots))
+        best = self.output.best(read.hidden[:, -1], context.own, slots=slots, count=count, end=end)
+        return Best(*best), state
 
 
 def language_step(model: LanguageModel, *, start: int = BOS) -> Step:

@@ -141,8 +141,8 @@ def decode(
 
 
 def allows_fixed_steps(search: SearchConfig, rules: Rules, hooks: Hooks) -> bool:
-    """Whether search can run on tensors of fixed shape: plain beam or greedy search without constraints."""
-    has_constraints = any(rules.prefixes) or search.no_repeat or rules.forbidden is not None
+    """Whether search can run on tensors of fixed shape: plain beam or greedy search over all words."""
+    has_constraints = any(rules.prefixes) or search.no_repeat or rules.forbidden is not None or search.shortlist
     return search.method == "beam" and not has_constraints and _is_plain(search, rules, hooks)
 
 

@@ -64,6 +64,11 @@ class SearchConfig(Config):
     """The similarity metric of minimum Bayes risk."""
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     """Random seed for sampling; the samples for a line depend only on the seed and the line number."""
+    shortlist: bool = False
+    """Consider only the words of each sentence's lexical shortlist, which `calque shortlist` adds to a model."""
+    shortlist_threshold: float = Field(default=0.1, ge=0, le=1)
+    """With a shortlist: if the geometric mean of a translation's piece probabilities is below this, search is repeated
+    with all words."""
     maximum_ratio: float = Field(default=4.0, gt=0, le=1e6)
     """A translation has at most maximum_ratio × source pieces + maximum_extra pieces, or its minimum if larger."""
     maximum_extra: int = Field(default=20, ge=1, le=LARGEST)

@@ -119,6 +119,17 @@ def test_without_peers_every_tree_is_one_contender() -> None:
     assert (both.bases, both.text_base) == (("here", "here int8"), "here")
 
 
+def test_with_a_shortlist_calque_takes_part_twice() -> None:
+    alone = contenders([CALQUE], [], beam=5, precisions=["float32"], shortlist=True).decoders
+    assert [decoder.name for decoder in alone] == ["here", "here shortlist"]
+    assert alone[1].settings == ("minimum=3", "shortlist=true")  # type: ignore[attr-defined]
+    beside = contenders([CALQUE], [PEER], beam=5, precisions=["int8"], shortlist=True)
+    names = ["here int8", "here int8 same rules", "here int8 shortlist", "here int8 same rules shortlist"]
+    assert [decoder.name for decoder in beside.decoders] == [*names, PEER.name]
+    assert PEER._replace(shortlist=True).name == f"{PEER.name} shortlist"
+    assert not PEER._replace(compute_type="float32", shortlist=True).is_exact
+
+
 def test_missing_peers_are_named_with_the_command_that_installs_them(tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match=r"no environment of opennmt-py, eole there; .*install --into .* eole$"):
         open_environments(tmp_path, ["opennmt-py", "eole"])

@@ -129,7 +129,7 @@ def test_the_folder_is_small_and_says_what_it_is(folders: tuple[Path, Path]) -> 
     before, after = ((folder / WEIGHTS).stat().st_size for folder in folders)
     assert after < 0.29 * before
     manifest = json.loads((folders[1] / MANIFEST).read_text())
-    assert (manifest["kind"], manifest["format"], manifest["details"]) == ("model", 3, {"weights": "int8"})
+    assert (manifest["kind"], manifest["format"], manifest["details"]) == ("model", 4, {"weights": "int8"})
     assert "rounded to 8 bits" in (folders[1] / "README.md").read_text(encoding="utf-8")
     names = {path.name for path in folders[0].iterdir()}
     assert {path.name for path in folders[1].iterdir()} == names

@@ -1,0 +1,119 @@
+"""The shortlist of a translation model: its file, its requirements, and the word lists of a batch."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+from torch.nn.utils.rnn import pad_sequence
+
+from calque.engine.constraints import ConstraintIds
+from calque.engine.translation_models import TranslationModels
+from calque.engine.types import Candidate
+from calque.errors import ConfigError, FolderError
+from calque.layers.output import FullOutput
+from calque.layers.shortlist import WordLists
+from calque.search.settings import SearchConfig
+from calque.statistics.shortlist import Shortlist
+from calque.text import EOS, Tokenizers
+
+SHORTLIST = "shortlist.safetensors"
+_DTYPES = Shortlist("int32", "int32", "int64", "int32")  # type: ignore[arg-type]
+
+
+def check_shortlist(search: SearchConfig, models: TranslationModels) -> None:
+    """Raises a ConfigError if the settings ask for a shortlist that the models do not have or cannot use."""
+    if not search.shortlist:
+        return
+    members = (models.model, *models.ensemble.models)
+    if any(model.copies for model in members):
+        raise ConfigError(
+            "search.shortlist cannot be used with a model that copies source words (model.decoder.copies), as its "
+            "probabilities are those of all words; set search.shortlist = false"
+        )
+    if not all(isinstance(model.output, FullOutput) for model in members):
+        raise ConfigError(
+            "search.shortlist cannot be used with an adaptive output layer, which computes few words as it is; "
+            "set search.shortlist = false"
+        )
+    if search.method != "beam":
+        raise ConfigError(
+            f"search.shortlist cannot be combined with search.method = {search.method!r}, which samples from the "
+            "probabilities of all words; use beam search, or set search.shortlist = false"
+        )
+    if models.shortlist is None:
+        raise ConfigError("search.shortlist: this model has no shortlist; `calque shortlist RUN` adds one")
+
+
+def word_lists(
+    shortlist: Shortlist,
+    sources: Sequence[Sequence[int]],
+    constraints: Sequence[ConstraintIds],
+    *,
+    device: torch.device,
+) -> WordLists:
+    """The lists of sentences, given their source ids; with the pieces that their translations must contain."""
+    own = [
+        torch.from_numpy(shortlist.own(ids, further=[*required.prefix, *chain(*required.required)]).astype(np.int64))
+        for ids, required in zip(sources, constraints, strict=True)
+    ]
+    shared, sample = (
+        torch.from_numpy(part.astype(np.int64)).to(device) for part in (shortlist.frequent, shortlist.sample)
+    )
+    return WordLists(shared, sample, pad_sequence(own, batch_first=True, padding_value=-1).to(device))
+
+
+def is_doubtful(candidate: Candidate, *, threshold: float) -> bool:
+    """Whether the pieces of a translation that was found with a shortlist are too unlikely to rely on it.
+
+    The geometric mean of the probabilities of all pieces and of the end is below the threshold, or 0.
+    """
+    mean = math.exp(candidate.log_prob / max(1, candidate.pieces))
+    return mean < threshold or candidate.log_prob == -math.inf
+
+
+def shortlist_bytes(shortlist: Shortlist, tokenizers: Tokenizers) -> bytes:
+    """The content of a model folder's shortlist.safetensors."""
+    return save({**shortlist._asdict(), "vocabulary": _digest(tokenizers)})
+
+
+def read_shortlist(path: Path, tokenizers: Tokenizers) -> Shortlist | None:
+    """The shortlist in a file, None if there is no such file; a FolderError if it is damaged or of other pieces."""
+    if not path.exists():
+        return None
+    again = "remove the file or build the shortlist again: calque shortlist RUN"
+    try:
+        values = load(path.read_bytes())
+        vocabulary = values.pop("vocabulary")
+        shortlist = Shortlist(**values)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FolderError(f"{path}: not a shortlist ({error}); {again}") from None
+    if not np.array_equal(vocabulary, _digest(tokenizers)):
+        raise FolderError(f"{path}: its pieces are not those of this model's tokenizer; {again}")
+    if not _is_sound(shortlist, sources=len(tokenizers.source.vocabulary), targets=len(tokenizers.target.vocabulary)):
+        raise FolderError(f"{path}: damaged: its ids or offsets are not those of a shortlist; {again}")
+    return shortlist
+
+
+def _digest(tokenizers: Tokenizers) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
+    """The SHA-256 of the tokenizers of both sides."""
+    digests = b"".join(hashlib.sha256(tokenizer.to_bytes()).digest() for tokenizer in tokenizers)
+    return np.frombuffer(hashlib.sha256(digests).digest(), dtype=np.uint8)
+
+
+def _is_sound(shortlist: Shortlist, *, sources: int, targets: int) -> bool:
+    """Whether all parts have the right types and sizes, and all ids are within the vocabularies."""
+    frequent, sample, offsets, table = shortlist
+    if any(part.dtype != dtype or part.ndim != 1 for part, dtype in zip(shortlist, _DTYPES, strict=True)):
+        return False
+    if len(offsets) != sources + 1 or offsets[0] != 0 or offsets[-1] != len(table):
+        return False
+    increasing = all(bool((np.diff(part) > 0).all()) for part in (frequent, sample))
+    within = all(bool(((part >= 0) & (part < targets)).all()) for part in (frequent, sample, table))
+    apart = not np.isin(sample, frequent).any() and not np.isin(table, frequent).any()
+    return increasing and within and apart and EOS in frequent and bool((np.diff(offsets) >= 0).all())
