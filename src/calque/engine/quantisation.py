@@ -1,5 +1,6 @@
 """`calque quantise`: a model folder whose large weights have 8 bits."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -23,9 +24,10 @@ from calque.engine.folder import (
 from calque.engine.int8_weights import to_int8
 from calque.errors import FolderError
 from calque.folders import MANIFEST, verify_folder
-from calque.folders.upgrades import upgrade_model
+from calque.folders.upgrades import upgrade_length_profile, upgrade_model
 from calque.folders.weights import read_weights
 from calque.layers.int8 import NARROWEST
+from calque.parsing import parse_json
 
 NOTE = "\nIts large weights are rounded to 8 bits: it is meant for decoding on a CPU, and cannot be trained further.\n"
 
@@ -56,8 +58,7 @@ def quantise_model(path: str | Path, output: Path) -> Sizes:
         except FolderError:
             raise FolderError(f"{folder}: was replaced while it was being read; start again") from None
         (new / MANIFEST).unlink()
-        if format == 1:
-            _upgrade(new)
+        _upgrade(new, format=format)
         stored = to_int8(weights := read_weights(new / WEIGHTS))
         if stored.keys() == weights.keys():
             raise FolderError(
@@ -72,10 +73,14 @@ def quantise_model(path: str | Path, output: Path) -> Sizes:
     return Sizes(*((place / WEIGHTS).stat().st_size for place in (folder, output)))
 
 
-def _upgrade(folder: Path) -> None:
-    """Brings the files of a folder of format 1, always a translation model, into the current format."""
-    config, origin = folder / "config.toml", str(folder)
-    values = upgrade_model(read_toml(config), format=1, origin=origin)
-    config.write_text(to_toml(check(TranslationFolder, values, origin=origin, written=True)), encoding="utf-8")
-    if (folder / EARLIER_PROFILE).exists():
-        (folder / EARLIER_PROFILE).rename(folder / PROFILE)
+def _upgrade(folder: Path, *, format: int) -> None:
+    """Brings the files of a folder into the current format; folders of format 1 are translation models."""
+    config, profile, origin = folder / "config.toml", folder / PROFILE, str(folder)
+    if format == 1:
+        values = upgrade_model(read_toml(config), format=format, origin=origin)
+        config.write_text(to_toml(check(TranslationFolder, values, origin=origin, written=True)), encoding="utf-8")
+        if (folder / EARLIER_PROFILE).exists():
+            (folder / EARLIER_PROFILE).rename(profile)
+    if profile.exists():
+        values = upgrade_length_profile(parse_json(profile.read_text(encoding="ascii")), format=format)
+        profile.write_text(json.dumps(values), encoding="ascii")

@@ -1,5 +1,7 @@
 """Models in 8 bits: which weights are rounded, which products are replaced, and what the replaced layers compute."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from calque.layers.int8_linear import Int8Linear, Levels, from_levels, to_levels
 from calque.layers.observers import RecurrentStep
 from calque.layers.output import FullOutput
 from calque.layers.recurrent import Recurrence
+from calque.models.interfaces import Read
 from calque.models.recurrent import _run_direction
 
 CELLS = ["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
@@ -63,7 +66,7 @@ def test_recurrent_layers_are_close_to_float_and_read_no_padding(cell: str, laye
     torch.manual_seed(2)
     layer = Recurrence(cell, input_width=300, width=256, layer_norm=layer_norm)
     inputs, lengths = torch.randn(5, 6, 300), torch.tensor([3, 6, 1, 6, 4])
-    exact = [_run_direction(layer, inputs, lengths, backward=back, keep=None, weight=None) for back in (False, True)]
+    exact = [run_direction(layer, inputs, lengths, backward=back) for back in (False, True)]
     state = tuple(0.5 * torch.randn(5, 256) for _ in layer.zero_state(5, like=inputs))
     exact_step = layer(inputs[:, :1], state)
     quantise(layer)
@@ -71,7 +74,7 @@ def test_recurrent_layers_are_close_to_float_and_read_no_padding(cell: str, laye
     garbage = inputs.masked_fill((torch.arange(6) >= lengths[:, None])[..., None], 1e6)
     mask = torch.arange(6) < lengths[:, None]
     for number, (outputs, final) in enumerate(exact):
-        ours, our_final = _run_direction(layer, garbage, lengths, backward=number == 1, keep=None, weight=None)
+        ours, our_final = run_direction(layer, garbage, lengths, backward=number == 1)
         torch.testing.assert_close(ours[mask], outputs[mask], rtol=0, atol=0.1)
         for one, other in zip(our_final, final, strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=0.1)
@@ -84,11 +87,17 @@ def test_recurrent_layers_are_close_to_float_and_read_no_padding(cell: str, laye
     torch.testing.assert_close(in_parts, layer.project(inputs[:, 0]), rtol=0, atol=0.1)
 
 
+def run_direction(layer: Recurrence, inputs: Tensor, lengths: Tensor, *, backward: bool) -> Any:
+    mask = torch.arange(inputs.shape[1]) < lengths[:, None]
+    read = Read(inputs, lengths, lengths, mask, None)
+    return _run_direction(layer, inputs, read, backward=backward, keep=None, weight=None)
+
+
 def steps_of(layer: Recurrence, inputs: Tensor, lengths: Tensor, *, backward: bool) -> Tensor:
     """The outputs while somebody observes the layer, which then reads padding too."""
     steps: list[RecurrentStep | Tensor] = []
     layer.state_observer = steps.append
-    outputs, _ = _run_direction(layer, inputs, lengths, backward=backward, keep=None, weight=None)
+    outputs, _ = run_direction(layer, inputs, lengths, backward=backward)
     layer.state_observer = None
     assert len(steps) == inputs.shape[1]
     return outputs
@@ -98,11 +107,10 @@ def steps_of(layer: Recurrence, inputs: Tensor, lengths: Tensor, *, backward: bo
 def test_rows_of_a_recurrent_layer_do_not_depend_on_their_neighbours() -> None:
     layer = quantise(Recurrence("lstm", input_width=128, width=128))
     inputs, lengths = torch.randn(9, 7, 128), torch.tensor([7, 3, 5, 7, 1, 2, 7, 4, 6])
-    together, final = _run_direction(layer, inputs, lengths, backward=False, keep=None, weight=None)
+    together, final = run_direction(layer, inputs, lengths, backward=False)
     for row, length in enumerate(lengths.tolist()):
-        alone, last = _run_direction(
-            layer, inputs[row : row + 1, :length], lengths[row : row + 1], backward=False, keep=None, weight=None
-        )
+        one, size = inputs[row : row + 1, :length], lengths[row : row + 1]
+        alone, last = run_direction(layer, one, size, backward=False)
         torch.testing.assert_close(alone[0], together[row, :length], rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(last[1][0], final[1][row], rtol=1e-5, atol=1e-5)
 
