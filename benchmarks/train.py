@@ -14,6 +14,8 @@ one thread the unit is CPU-seconds, with more it is seconds of wall time. Furthe
 
 With --peers DIR, OpenNMT-py and Eole train models of the same size on the same pieces (benchmarks/peers/install puts
 them in DIR). A batch then has about 4,096 positions per side, half of the default of --tokens.
+
+With --device cuda, another measurement is made, see `python -m benchmarks.train --device cuda --help`.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import train_gpu
 from benchmarks.errors import BenchmarkError
 from benchmarks.figures import UNITS, Clock, clock_for, difference_rate, interleaved, spread, spread_of_ratios
 from benchmarks.floor import Floor, measure_floor, read_model_config
@@ -70,6 +73,8 @@ class Round(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark and returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if "--device" in words:
+        return train_gpu.main(words)
     options = parse(words)
     return run_command(partial(compare, options, words=words), json=options.json, note=options.note)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from benchmarks import decode, source_trees, train
 from benchmarks.errors import ContenderError
 from benchmarks.trainers import read_metrics
@@ -166,3 +167,10 @@ def test_padding_is_weighted_by_tokens_and_other_lines_do_not_count(tmp_path: Pa
     path.write_text('{"kind":"valid","loss":1}\n', encoding="utf-8")
     with pytest.raises(ContenderError, match="no line of kind train counts tokens"):
         read_metrics(path)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@pytest.mark.parametrize("command", [train.main, decode.main])
+def test_a_gpu_is_asked_for_where_there_is_none(command: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["--device", "cuda"]) == 2
+    assert "--device cuda: no GPU that torch can use on this machine" in capsys.readouterr().err

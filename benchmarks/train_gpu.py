@@ -1,7 +1,7 @@
 """How fast a GPU trains: target tokens per second of Transformers and LSTMs, and what each optimisation gains.
 
-    python -m benchmarks.gpu_train
-    python -m benchmarks.gpu_train --only lstm --seconds 120 --profile --json out.json
+    python -m benchmarks.train --device cuda
+    python -m benchmarks.train --device cuda --only lstm --seconds 120 --profile --json out.json
 
 Each case trains a model of 32,004 words in bfloat16 on random lines of 24 to 31 pieces (28.5 positions with the end
 mark) in batches of 32 positions a side, with the updater that `calque train` uses: forward and backward pass, clipping,
@@ -10,7 +10,6 @@ the first steps; `first` is the time of those, with compilation and capture. Cas
 left out, and a case that fails is reported and does not end the others.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from benchmarks.options import command_parser
 from calque.data.pair_batch import PairBatch
 from calque.data.subword_regularisation import FixedConfig
 from calque.devices import choose_device
@@ -110,9 +110,9 @@ CASES = [
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu_train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Runs the benchmark and returns the exit code."""
+    parser = command_parser("train", description=__doc__)
+    parser.add_argument("--device", required=True, choices=("cuda",), help="cuda: an NVIDIA GPU is needed")
     parser.add_argument(
         "--only", nargs="*", default=[], metavar="TEXT", help="cases whose name begins with one of them"
     )
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write all figures to a file")
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
-        print("error: there is no GPU on this machine", file=sys.stderr)
+        print("benchmarks: --device cuda: no GPU that torch can use on this machine", file=sys.stderr)
         return 2
     began, figures = time.monotonic(), []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
