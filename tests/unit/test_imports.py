@@ -33,7 +33,8 @@ NO_TORCH = {"text", "config", "folders", "errors", "parsing", "memory", "web", "
 OURS = {"calque", "calque_phrasebook"}
 BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}
-RARELY_USED = {"torch.distributed.fsdp", "torch.distributed.tensor"}  # take half as long as the rest of torch
+# Slow to import: two parts of torch take half as long as the rest, sacrebleu a tenth of the start of `calque translate`
+RARELY_USED = {"torch.distributed.fsdp", "torch.distributed.tensor", "sacrebleu"}
 OPTIONAL = {"matplotlib", "tensorboard", "torch.utils.tensorboard", "zstandard", "compression"}
 
 Sources = dict[str, str]  # module → its text; a package stands under its own name

@@ -140,7 +140,8 @@ def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfi
 def _print_scores(
     translator: "Translator", translations: list[str], test: _TestSet, *, search: "SearchConfig", as_json: bool
 ) -> None:
-    from calque.evaluation.metrics import is_short_for_bleu, median_words, perplexity, score_translations
+    from calque.evaluation.metrics import is_short_for_bleu, median_words, score_translations
+    from calque.evaluation.perplexity import perplexity
 
     scores = score_translations(translations, test.references)
     per_piece = perplexity(translator.loss(test.sources, test.references))

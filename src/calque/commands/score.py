@@ -57,7 +57,7 @@ def score(
     from calque.commands.progress import counting
     from calque.commands.streaming import LineWarnings
     from calque.engine.engine import WINDOW
-    from calque.evaluation.metrics import perplexity
+    from calque.evaluation.perplexity import perplexity
 
     format_name = choice(format, FORMATS, option="--format")
     device_name, precision_name = device_and_precision(device, precision)

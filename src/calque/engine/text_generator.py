@@ -20,7 +20,7 @@ from calque.engine.prompt import (
 )
 from calque.engine.types import Candidate, Scored
 from calque.errors import ConfigError, TextError
-from calque.evaluation.metrics import perplexity
+from calque.evaluation.perplexity import perplexity
 from calque.layers.int8 import parameter_count
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.cross_entropy import without_padding

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from statistics import fmean as mean
 from typing import NamedTuple
 
-from sacrebleu.metrics.chrf import CHRF
-
 MINIMUM_TRANSLATIONS = 20  # fewer are not enough to calibrate on
 
 
@@ -39,6 +37,8 @@ def calibrate(
     """
     if len(translations) < MINIMUM_TRANSLATIONS:
         return None
+    from sacrebleu.metrics.chrf import CHRF
+
     metric = CHRF()
     qualities = [
         metric.sentence_score(translation, [reference]).score / 100

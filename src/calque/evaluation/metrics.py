@@ -1,6 +1,5 @@
 """Metric scores of translations against references, with the sacreBLEU signatures that make them comparable."""
 
-import math
 import statistics
 import unicodedata
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from calque.errors import DataError
 
 LONGEST_NGRAM = 4  # the longest n-gram that BLEU counts
 MEASURED = 2000  # maximum number of references whose words are counted
-LARGEST_EXPONENT = 700.0  # above 709.78, exp overflows float64
 UNSPACED = (("\u0e00", "\u0fff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"))
 """Scripts without spaces between words, besides kana and Chinese characters: Thai, Lao, Tibetan; Burmese; Khmer."""
 Splitting = Literal["auto", "13a", "intl", "zh", "char", "none"]
@@ -76,11 +74,6 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     pairs = zip(composed(hypotheses), composed(references), strict=True)
     equal = sum(hypothesis == reference for hypothesis, reference in pairs)
     return Metric(100 * equal / len(references), f"exact|n:{len(references)}")
-
-
-def perplexity(nats: float, *, count: int = 1) -> float:
-    """exp(nats / count): the perplexity per token of `count` tokens, limited to e^700, so that it is finite."""
-    return math.exp(min(nats / max(count, 1), LARGEST_EXPONENT))
 
 
 def median_words(references: Sequence[str]) -> float:

@@ -4,9 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
 UtilityName = Literal["chrf", "bleu"]
 
 
@@ -34,6 +31,9 @@ def minimum_bayes_risk(candidates: Sequence[str], *, utility: UtilityName) -> li
 
 
 def _similarity(utility: UtilityName) -> Callable[[str, str], float]:
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
     metric = CHRF() if utility == "chrf" else BLEU(effective_order=True, force=True)
 
     def similarity(hypothesis: str, reference: str) -> float:

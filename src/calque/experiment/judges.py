@@ -10,7 +10,8 @@ from calque.data.store import Store
 from calque.engine import Translator
 from calque.engine.folder import CONFIDENCE, confidence_bytes
 from calque.evaluation.confidence import calibrate
-from calque.evaluation.metrics import bleu, chrf, exact_match, perplexity, ter
+from calque.evaluation.metrics import bleu, chrf, exact_match, ter
+from calque.evaluation.perplexity import perplexity
 from calque.objectives.cross_entropy import mean_loss
 from calque.search.settings import SearchConfig
 from calque.tasks.interfaces import Judgement, Metric, StoppedError

@@ -14,7 +14,7 @@ from calque.data.text_batch import COLUMN
 from calque.data.text_preparation import TextPreparation
 from calque.engine import TextGenerator, save_language_model
 from calque.errors import ConfigError
-from calque.evaluation.metrics import perplexity
+from calque.evaluation.perplexity import perplexity
 from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
 from calque.experiment.judges import LOWER
 from calque.experiment.settings import Experiment

@@ -8,8 +8,6 @@ from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 from torch import Tensor
 
 from calque.config import Config
@@ -147,6 +145,9 @@ def pad_candidates(
 
 def text_risk(config: MinimumRiskConfig, *, tokenizer: Tokenizer) -> Risk:
     """The risk function 1 − metric; it decodes candidate and reference from ids to text and compares the texts."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
     metric = CHRF() if config.metric == "chrf" else BLEU(effective_order=True, force=True, tokenize=config.splitting)
     size = len(tokenizer.vocabulary)
 

@@ -27,7 +27,7 @@ from calque.errors import ConfigError, DataError
 from calque.evaluation.comparison.buckets import Cuts
 from calque.evaluation.comparison.sentences import most_different, rounded
 from calque.evaluation.comparison.word_accuracy import FREQUENCIES
-from calque.evaluation.metrics import perplexity
+from calque.evaluation.perplexity import perplexity
 from calque.evaluation.segment_statistics import Array
 from calque.evaluation.significance import SAMPLES, randomisation_p_value
 
