@@ -123,6 +123,21 @@ def test_scores_are_those_of_the_document(open_page: Open) -> None:
         expect(page.locator(".panel-scores")).to_contain_text(metric["signature"])
 
 
+@pytest.mark.parametrize(("p_value", "stars"), [(0.04, True), (0.4, False)])
+def test_the_star_is_explained_where_there_is_one(open_page: Open, p_value: float, stars: bool) -> None:
+    document = translations()
+    document["groups"] = None
+    for test in document["significance"]:
+        for results in test["systems"].values():
+            for result in results[1:]:
+                result["p_value"] = 0.4
+    document["significance"][0]["systems"]["ter"][1]["p_value"] = p_value
+    panel = open_page(document, view=VIEW).page.locator(".panel-scores")
+    expect(panel.get_by_text("* p < 0.05")).to_have_count(int(stars))
+    expect(panel.locator("table").first).not_to_contain_text("*")  # one test of two is not enough for a score
+    expect(panel.locator("td", has_text="*")).to_have_count(int(stars))
+
+
 def test_sentences_are_sorted_and_highlighted(open_page: Open) -> None:
     document = translations()
     page = open_page(document, view=VIEW).page

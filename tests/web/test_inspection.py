@@ -25,6 +25,9 @@ DOCUMENTS: dict[str, Callable[[], Document]] = {
     "two": lambda: inspection(translation(*GERMAN), translation(*ARABIC, layers=1, heads=1)),
     "three": lambda: inspection(translation(*GERMAN), translation(*CHINESE), translation(*ARABIC)),
 }
+INSIDE = """lists => lists.every(
+    (list) => list.getBoundingClientRect().right <= list.closest("table").getBoundingClientRect().right + 0.5
+)"""
 AXE = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
     .filter((item) => ["serious", "critical"].includes(item.impact))
     .map((item) => `${item.id}: ${item.nodes.map((node) => node.html).join(" ")}`)"""
@@ -96,6 +99,7 @@ def test_a_phone_never_scrolls_sideways(open_page: Open, name: str) -> None:
         if show(page, tab):
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, tab
             assert page.evaluate("document.body.scrollWidth") <= 360, tab
+            assert page.locator(".runners-up:visible").evaluate_all(INSIDE), tab
             for width in page.locator(".heatmap-rows:visible").evaluate_all(
                 "items => items.map(item => item.offsetWidth)"
             ):

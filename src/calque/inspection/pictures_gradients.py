@@ -19,6 +19,7 @@ SIDE_TITLES = {
 DISTANCES = {"steps": "steps from j to i without attention", "positions": "distance i − j"}
 FEWEST = 5  # pairs of a distance that is drawn
 DECADES = 12  # a norm that many below the largest is not drawn
+GAIN = "Frobenius norm / √D"
 WATCHED_DISTANCES = (1, 2, 4, 8, 16)
 
 
@@ -146,7 +147,7 @@ def terms_picture(document: Document) -> Any:
     if not recurrences:
         return None
     columns = 2 if any(item["gates"] for item in recurrences) else 1
-    figure = _figure(width=5.2 * columns, height=2.7 * len(recurrences) + 0.3)
+    figure = _figure(width=1.0 + 5.0 * columns, height=2.7 * len(recurrences) + 0.3)
     if figure is None:
         return None
     for row, item in zip(figure.subplots(len(recurrences), columns, squeeze=False), recurrences, strict=True):
@@ -160,7 +161,8 @@ def terms_picture(document: Document) -> Any:
                 terms.plot(steps, values, label=label, color="black" if name == "total" else colour)
         if item["bound"] is not None:
             terms.axhline(item["bound"]["per_step"], color=GREY, linestyle="--", label="bound")
-        _label(terms, title=f"{_layer_label(item)}: gain of {item['jacobian']['of']}", x="step t", y="‖·‖_F / √D")
+        _label(terms, title=f"{_layer_label(item)}: gain of {item['jacobian']['of']}", x="step t", y=GAIN)
+        terms.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
         terms.set_ylim(bottom=0)
         if columns == 1:
             continue

@@ -11,7 +11,7 @@ export function translationScores(document) {
   const {systems, metrics, significance, groups} = document;
   return [
     scoreTable(document),
-    significance.length ? h("p", {class: "hint"}, t("scores.significant")) : null,
+    hasStars(document) ? h("p", {class: "hint"}, t("scores.significant")) : null,
     significance.map((test) => h("div", {class: "block"}, testTable(test, document))),
     (groups ? metrics : []).map((metric) => h("div", {class: "block"}, groupTable(groups, metric))),
     h("div", {class: "block"}, detailTable(systems)),
@@ -77,14 +77,24 @@ function scoreTable({systems, metrics, significance}) {
     name(system),
     ...metrics.map((metric) => {
       const half = bootstrap?.systems[metric.name][place].interval;
-      const results = significance.map((test) => test.systems[metric.name]);
-      const isSignificant = place > 0 && results.length && results.every((rows) => rows[place].p_value < LEVEL && rows[place].score !== rows[0].score);
+      const isSignificant = significance.length && significance.every((test) => isBelowLevel(test.systems[metric.name], place));
       const star = isSignificant ? "\u00a0*" : "";
       return `${fixed(system.scores[metric.name], 2)}${isNumber(half) ? ` ±\u00a0${fixed(half, 2)}` : ""}${star}`;
     }),
     fixed(system.exact_match, 2),
   ]);
   return table({caption: bootstrap ? t("scores.caption") : t("scores.plain"), columns, rows, rowHeads: true});
+}
+
+/** Whether the p-value of a system has a star: below the level, with a score that differs from the baseline's. */
+function isBelowLevel(results, place) {
+  return place > 0 && results[place].p_value < LEVEL && results[place].score !== results[0].score;
+}
+
+function hasStars({systems, metrics, significance, groups}) {
+  const ofTest = (test) => metrics.some(({name: key}) => systems.some((_, place) => isBelowLevel(test.systems[key], place)));
+  const ofGroup = (group) => metrics.some(({name: key}) => isNumber(group.scores[key].p_value) && group.scores[key].p_value < LEVEL);
+  return significance.some(ofTest) || (groups ?? []).some(ofGroup);
 }
 
 function testTable(test, {systems, metrics}) {

@@ -28,7 +28,7 @@ Object.assign(strings, {
   "scores.caption": ["Scores, with the bootstrap's 95 % confidence interval", "得分与自助法 95% 置信区间"],
   "scores.plain": ["Scores", "得分"],
   "scores.exact": ["exact match, %", "完全匹配，%"],
-  "scores.significant": ["* p < 0.05 against the baseline in every test made", "* 在所有检验中相对基线 p < 0.05"],
+  "scores.significant": ["* p < 0.05 against the baseline; next to a score: in every test made", "* 相对基线 p < 0.05；得分旁的星号：在所有检验中均成立"],
   "scores.higher": ["higher is better", "越高越好"],
   "scores.lower": ["lower is better", "越低越好"],
   "scores.signatures": ["Signatures", "签名"],

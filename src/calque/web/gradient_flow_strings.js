@@ -99,8 +99,8 @@ Object.assign(strings, {
   "flow.real": ["real part", "实部"],
 
   "flow.jacobian": [
-    "The gain of {of} by step, term by term: ‖·‖_F / √D, the root mean square of how much a term stretches vectors of all directions.",
-    "{of} 各项在每一步的增益：‖·‖_F / √D，即该项对各方向向量的伸缩倍数的均方根。",
+    "The gain of {of} by step, term by term: its Frobenius norm divided by √D, which is the root mean square of how much a term stretches vectors of all directions.",
+    "{of} 各项在每一步的增益：Frobenius 范数除以 √D，即该项对各方向向量的伸缩倍数的均方根。",
   ],
   "flow.gain": ["gain", "增益"],
   "flow.gains": ["Gain of {of}", "{of} 的增益"],

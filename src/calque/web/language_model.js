@@ -45,7 +45,7 @@ function summaryPanel(text) {
       bars: text.next.map((item) => ({label: item.piece, value: Math.exp(item.log_prob)})),
       y: {label: t("text.next-axis")},
     }),
-    facts(text),
+    h("div", {class: "block"}, facts(text)),
   ];
 }
 

@@ -114,7 +114,7 @@ function neighbourTable(point, side, {metric, sentences}) {
       {label: t("states.context"), class: "context"},
       {label: t("summary.source"), class: "wide"},
       {label: t("summary.target"), class: "wide"},
-      {label: t("states.line"), class: "context"},
+      {label: t("states.line"), class: "place"},
     ],
     rows: point.neighbours.map((neighbour) => {
       const sentence = sentences[neighbour.sentence];

@@ -53,7 +53,7 @@ function summaryPanel(sentence) {
       columns: [{label: "#", numeric: true}, {label: t("tagging.word")}, {label: t("tagging.label")}, {label: t("steps.probability"), numeric: true}, {label: t("tagging.likeliest")}],
       rows,
     }),
-    sequences(sentence),
+    h("div", {class: "block"}, sequences(sentence)),
   ];
 }
 

@@ -12,7 +12,7 @@ from tests.conftest import made_once, toy_corpus, toy_values
 from calque.errors import DataError
 from calque.experiment import Run, train
 from calque.inspection.gradient_report import clipped_steps, gradient_flow_report, gradient_flow_summary
-from calque.inspection.pictures_gradients import draw_gradient_flow, draw_recorded_gradients
+from calque.inspection.pictures_gradients import draw_gradient_flow, draw_recorded_gradients, terms_picture
 
 FAMILIES = ("plain", "luong", "bahdanau", "convolutional", "transformer")
 RECURRENT = {"plain": 2, "luong": 3, "bahdanau": 3, "convolutional": 0, "transformer": 0}
@@ -77,6 +77,16 @@ def test_pictures_are_drawn(runs: Callable[..., Run], tmp_path: Path) -> None:
         paths = draw_gradient_flow(document, folder=tmp_path / family)
         assert len(paths) == 2 * names
         assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_the_legend_of_terms_hides_no_curve(runs: Callable[..., Run]) -> None:
+    pytest.importorskip("matplotlib")
+    figure = terms_picture(gradient_flow_report(runs("plain").folder, device="cpu"))
+    figure.canvas.draw()
+    shown = [axes for axes in figure.axes if "gain" in axes.get_title(loc="left")]
+    assert len(shown) == 2
+    for axes in shown:
+        assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())
 
 
 def test_training_is_drawn(corpus: dict[str, Path], tmp_path: Path) -> None:
