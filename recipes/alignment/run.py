@@ -1,6 +1,7 @@
 """How well attention aligns words: the alignment error rate of every system, on pairs whose alignment is known.
 
-    python -m recipes.alignment.run OUT [--seeds 1 2 3] [--jobs 4] [--seconds 540] [--device cuda] [KEY=VALUE ...]
+    python -m recipes.alignment.run OUT [--seeds 1 2 3] [--jobs 4] [--seconds 540] [--device cuda]
+        [--systems NAME ...] [KEY=VALUE ...]
 
 Trains each system twice, on its own and with guided alignment (Chen 2016), on sentences of the built-in phrasebook,
 whose grammar writes the alignments; then aligns the test pairs by the attention of forced decoding. Finished runs are
@@ -9,7 +10,7 @@ not repeated, and interrupted ones are resumed. `python -m recipes.alignment.rep
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +43,10 @@ ENTRIES = (
     Entry("gnmt2016", 0.25, 0.002),
     Entry("gehring2017", 0.25, 0.002),
     Entry("vaswani2017-base", 0.5, 0.002),
+    Entry("fast", 0.5, 0.002),
 )
+
+SYSTEMS = tuple(entry.system for entry in ENTRIES)
 
 
 def settings(entry: Entry, *, guided: bool, seed: int) -> list[str]:
@@ -62,14 +66,21 @@ def settings(entry: Entry, *, guided: bool, seed: int) -> list[str]:
     ]
 
 
-def jobs(out: Path, *, seeds: Sequence[int], device: str, assignments: Sequence[str]) -> Iterator[Job]:
-    """A job for every system, with and without guidance, and every seed: training, then aligning."""
+def jobs(
+    out: Path,
+    *,
+    seeds: Sequence[int],
+    device: str,
+    assignments: Sequence[str],
+    systems: Collection[str] = SYSTEMS,
+) -> Iterator[Job]:
+    """A job for each of these systems, with and without guidance, and every seed: training, then aligning."""
     book = out / "book"
     corpus = [
         f"--{side}={book / f'train.{language}'}" for side, language in zip(("source", "target"), LANGUAGES, strict=True)
     ]
     for seed in seeds:
-        for entry in ENTRIES:
+        for entry in (entry for entry in ENTRIES if entry.system in systems):
             for guided in (False, True) if entry.can_be_guided else (False,):
                 label = f"{entry.system}-{'guided' if guided else 'own'}-{seed}"
                 run = out / label
@@ -108,13 +119,16 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS, metavar="NAME")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--device", default="auto")
     options = parser.parse_args(arguments)
     write_book(options.out / "book")
-    listed = list(jobs(options.out, seeds=options.seeds, device=options.device, assignments=assignments))
-    sys.exit(run_jobs(listed, slots=options.jobs, seconds=options.seconds))
+    chosen = jobs(
+        options.out, seeds=options.seeds, device=options.device, assignments=assignments, systems=options.systems
+    )
+    sys.exit(run_jobs(list(chosen), slots=options.jobs, seconds=options.seconds))
 
 
 if __name__ == "__main__":
