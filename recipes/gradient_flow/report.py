@@ -73,13 +73,24 @@ def _flow(run: Path, corpus: Path, path: Path, *, label: str, cells: bool) -> di
     document["flows"] = [
         _median_only(flow) for side in ("encoder", "decoder") for flow in top_states(document["flows"], side=side)
     ]
-    return {key: value for key, value in document.items() if key != "clipping" and (cells or key != "recurrences")}
+    kept = {key: value for key, value in document.items() if key != "clipping" and (cells or key != "recurrences")}
+    return _rounded(kept)  # type: ignore[no-any-return]
+
+
+def _rounded(value: Any) -> Any:
+    """The value with four digits of all numbers in it."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, list):
+        return [_rounded(part) for part in value]
+    return {key: _rounded(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def _median_only(flow: dict[str, Any]) -> dict[str, Any]:
     """The part of a flow that the table and the pictures need: medians, without means."""
-    medians = [float(f"{median:.4g}") for median in flow["quantiles"]["0.5"]]
-    return {key: value for key, value in flow.items() if key != "mean"} | {"quantiles": {"0.5": medians}}
+    return {key: value for key, value in flow.items() if key != "mean"} | {
+        "quantiles": {"0.5": flow["quantiles"]["0.5"]}
+    }
 
 
 def page(results: Results) -> str:

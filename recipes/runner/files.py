@@ -1,6 +1,7 @@
 """Lines of text, JSON and JSON lines: read as they are, written completely or not at all."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a value as JSON."""
-    _replace(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    """Writes a value as JSON, indented; a list of numbers or strings is one line."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    joined = re.sub(r"\[\n[^\[\]{}]*\]", lambda part: re.sub(r"\n *", " ", part[0]), text)
+    _replace(path, joined + "\n")
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from calque.models.model import Model, Sizes
 from calque.models.systems import TRANSLATORS, system_model
 from calque.tensors import weightless
 
-SAME_AS = {"vaswani2017-big", "tiny", "small", "base", "fast"}  # Transformers of other sizes
+SAME_AS = {"vaswani2017-big", "tiny", "small", "base"}  # Transformers of other sizes
 
 
 def test_every_attentional_system_is_measured() -> None:
