@@ -227,6 +227,8 @@ def test_search_of_fixed_shape_with_a_model(name: str) -> None:
         laws.same(fixed_beam_search(step, state, context, beams=beams, **arguments), expected, tolerance=1e-9)
 
 
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
 def test_search_with_lists(name: str) -> None:
     """Fast search over each sentence's list, and clear search over it, equal clear search over all words, masked."""
     model = build(name)

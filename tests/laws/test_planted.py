@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from calque import tensors
 from calque.layers import attention, copying, recurrent
 from calque.layers import transformer as transformer_layers
 from calque.layers.mixers import AverageAttention
 from calque.layers.multihead import MultiHead
 from calque.layers.positions import sinusoids
 from calque.layers.recurrent import Recurrence
-from calque.models import convolutional, transformer
+from calque.models import convolutional, interfaces, transformer
 from calque.models.convolutional import ConvolutionalDecoder, ConvolutionalState
 from calque.models.luong import LuongDecoder, LuongState
 from calque.models.transformer import Embedding, TransformerDecoder, TransformerState
@@ -310,7 +309,7 @@ BUGS: dict[str, Bug] = {
     "position: average of the room": Bug(
         replace(AverageAttention, "read", divides_by_the_room), "transformer-average", {"prefixes"}
     ),
-    "mask: lengths": Bug(replace(tensors, "length_mask", counts_from_the_end), "transformer-pre", UNMASKED),
+    "mask: lengths": Bug(replace(interfaces, "length_mask", counts_from_the_end), "transformer-pre", UNMASKED),
     "mask: causal": Bug(replace(transformer, "self_mask", looks_ahead), "transformer-pre", {"chunk"}),
     "mask: prefix": Bug(replace(transformer, "self_mask", keeps_the_front), "transformer-post", {"prefixes"}),
     "mask: reversal": Bug(replace(recurrent, "reverse_within", flips), "luong-dot", UNMASKED),

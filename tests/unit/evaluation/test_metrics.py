@@ -12,9 +12,9 @@ from calque.evaluation.metrics import (
     exact_match,
     is_short_for_bleu,
     median_words,
-    perplexity,
     score_translations,
 )
+from calque.evaluation.perplexity import perplexity
 
 HYPOTHESES = ["the cat sat on the mat .", "It rains Today.", "nothing like it", ""]
 REFERENCES = ["the cat sat on a mat .", "it rains today.", "something else entirely", "not empty"]

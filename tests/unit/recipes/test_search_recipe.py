@@ -270,7 +270,7 @@ def test_a_model_that_looks_at_padding_is_found_out(trained: Path, monkeypatch: 
     """Every row as long as the longest."""
 
     def padded(ids: list[list[int]]) -> Padded:
-        values, lengths = pad_source(ids)
+        values, lengths, _ = pad_source(ids)
         return Padded(values, torch.full_like(lengths, int(lengths.max())))
 
     monkeypatch.setattr(independence, "pad_source", padded)
