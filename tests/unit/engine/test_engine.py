@@ -168,9 +168,12 @@ def test_requests_from_many_threads_have_the_answers_that_each_has_alone(transla
 
 @pytest.mark.full
 def test_ten_thousand_requests_from_eight_threads(translator: Translator) -> None:
-    """Mixed settings, good and bad; every tenth is cancelled at some moment. Memory stays where it was."""
+    """Mixed settings, good and bad; every tenth is cancelled at some moment. Memory stays where it was.
+
+    P15: an answer is the same as alone, unless the scores of both lie within rounding (one or two of these requests).
+    """
     requests = mixed_requests(10_000, seed=3)
-    expected = one_by_one(translator, requests)
+    expected = [answer for request in requests for answer in translator.engine().answers([request])]
     answers: dict[int, Any] = {}
     memory: list[int] = []
 
@@ -184,11 +187,11 @@ def test_ten_thousand_requests_from_eight_threads(translator: Translator) -> Non
                     future.cancel()
             for place, future in pending.items():
                 try:
-                    answers[place] = texts(future.result(timeout=600))
+                    answers[place] = future.result(timeout=600)
                 except CancelledError:
                     answers[place] = CancelledError
                 except CalqueError as error:
-                    answers[place] = texts(error)
+                    answers[place] = error
             if start == 0:
                 memory.append(anonymous_memory())
 
@@ -201,10 +204,18 @@ def test_ten_thousand_requests_from_eight_threads(translator: Translator) -> Non
         assert not engine._waiting
     cancelled = [place for place, answer in answers.items() if answer is CancelledError]
     assert all(place % 10 == 3 for place in cancelled)
-    assert all(answers[place] == expected[place] for place in range(10_000) if place not in set(cancelled))
+    answered = [place for place in range(10_000) if answers[place] is not CancelledError]
+    different = [place for place in answered if texts(answers[place]) != texts(expected[place])]
+    assert len(different) <= 3
+    for place in different:
+        assert scores(answers[place]) == pytest.approx(scores(expected[place]), abs=1e-5, rel=0)
     assert len(cancelled) > 100
     assert max(memory[5:]) - memory[4] < 30 << 20, memory
     print(f"{len(cancelled)} cancelled; memory {memory[4] >> 20} to {max(memory[5:]) >> 20} MiB")
+
+
+def scores(answer: Any) -> list[float]:
+    return [candidate.score for candidate in answer.candidates]
 
 
 def anonymous_memory() -> int:
