@@ -151,9 +151,10 @@ def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _best_by_key(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
-    """`best_candidates` of float32 values without asking the host whether there are ties.
+    """`best_candidates` of float32 values, without a synchronisation with the host to check for ties.
 
-    A value and its index are joined in one integer, larger for larger values and for the lower of two indices.
+    A value and its index are packed into an integer key: keys are ordered by value and, among equal values, the lower
+    index comes first.
     """
     bits = (scores + 0.0).view(torch.int32).long()  # + 0.0 makes −0.0 equal to 0.0
     ordered = torch.where(bits < 0, bits ^ 0x7FFF_FFFF, bits)

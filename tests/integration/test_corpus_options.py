@@ -186,7 +186,7 @@ def test_mistakes_with_tables(command: Command, corpus: dict[str, Path], tmp_pat
         (["--csv", wide, *named], f"{wide}: line 3: 2 columns separated by ',', but the header has 3"),
         (["--csv", wide, "--source-column", "en"], "--source-column and --target-column go together"),
         (["--csv", wide, *named, "--no-header"], "'en' and 'de' can only be found in a header"),
-        (["--csv", wide, *named, "--delimiter", "ab"], "'ab' is not a single ASCII character"),
+        (["--csv", wide, *named, "--delimiter", "ab"], "'ab' cannot be a delimiter"),
         (["--csv", wide, *named, "--text", source], "--text is for a language model and cannot be combined with --csv"),
         (["--csv", wide, *named, "--system", "language"], "--csv: a language model reads no source"),
         (["--csv", wide, *named, "--alignments", source], "--alignments cannot be combined with --csv"),

@@ -33,7 +33,7 @@ def test_messages_that_lead_on(command, trained: Path, tmp_path: Path) -> None:
         (["translate", trained, "nbest=3"], "write --nbest 3"),
         (["translate", trained, "--forbid", "very"], "it takes a file with one word per line"),
         (["translate", trained, "--require", "very"], "use --terms VALUE"),
-        (["inspect", trained, "a b", "--target", "b", "--forbid-word", "b"], "--target gives the translation"),
+        (["inspect", trained, "a b", "--target", "b", "--forbid-word", "b"], "with --target there is no search"),
     ):
         answer = command(*arguments)
         assert answer.code == 2

@@ -249,7 +249,7 @@ def test_a_mistake_is_told_once(corpus: dict[str, Path], tmp_path: Path) -> None
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "something").touch()
     for ended, said in (
-        (train_ranks(cold_ranks, 2, values, tmp_path / "run", fault="threads"), "not an empty folder"),
+        (train_ranks(cold_ranks, 2, values, tmp_path / "run", fault="threads"), "every run needs an empty folder"),
         (resume_ranks(cold_ranks, 2, tmp_path / "nothing"), "no such folder"),
         (_resume_locked(tmp_path / "held"), "is locked"),
     ):

@@ -135,7 +135,7 @@ def test_a_tagger_is_evaluated(runs, tmp_path, command: Command) -> None:
         (["--format", "columns"], "standard input: line 1: 1 columns separated by spaces, expected at least 2"),
         ([], "also reads the column pos"),
         (["--columns", "form,chunk"], "'pos', but the columns are form, chunk"),
-        (["--format", "conllu", "--append"], "--append is for column files"),
+        (["--format", "conllu", "--append"], "--append works with column files only"),
         (["--format", "text", "--columns", "form"], "--columns is for column files"),
     ],
 )

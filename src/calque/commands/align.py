@@ -36,7 +36,9 @@ def align(
     source: Annotated[Path | None, file_option(help="Source sentences, one per line (plain or compressed).")] = None,
     target: Annotated[Path | None, file_option(help="The translations of --source, line by line.")] = None,
     tsv: Annotated[Path | None, file_option(help="Pairs, separated by a tab, instead of two files.")] = None,
-    csv: Annotated[Path | None, file_option(help="Pairs, as comma-separated values.")] = None,
+    csv: Annotated[
+        Path | None, file_option(help="A CSV file of sentence pairs, instead of --source and --target.")
+    ] = None,
     jsonl: Annotated[Path | None, file_option(help="Pairs, as a JSON object per line.")] = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,

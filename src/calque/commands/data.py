@@ -130,7 +130,8 @@ def prepare(
     overrides: Overrides = None,
     config: Annotated[Path | None, file_option(help="A config whose corpora are prepared.")] = None,
     system: Annotated[
-        str | None, system_option(help="The system the store is for; taggers that read characters store them too.")
+        str | None,
+        system_option(help="The system to prepare data for; for taggers that read characters, these are prepared too."),
     ] = None,
 ) -> None:
     """Prepare corpora once for several runs, as a memory-mapped store of ids on disk.

@@ -169,7 +169,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """The lines of a text; a line too long to be read whole would change the perplexity, so it is rejected."""
+    """The lines of a text; raises an error for a line that would be cut, as this would change the perplexity."""
     from calque.data.corpora import RUNNING_LIMIT
 
     lines = list(input_lines(path, limit=RUNNING_LIMIT, invalid="fail"))

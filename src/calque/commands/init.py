@@ -28,7 +28,7 @@ def init(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("calque.toml"),
     overrides: Annotated[list[str] | None, settings_argument(help="Initial settings of the config.")] = None,
     system: Annotated[
-        str | None, system_option(help="The model to begin with; `calque systems` lists them. By default tiny.")
+        str | None, system_option(help="The system to start from; `calque systems` lists all. By default tiny.")
     ] = None,
     scale: Annotated[float, factor_option(help="Scale the system's widths, heads and layers.")] = 1.0,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema for editors instead.")] = False,

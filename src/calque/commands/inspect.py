@@ -80,7 +80,10 @@ def inspect(
         ),
     ] = None,
     saliency: Annotated[
-        bool, typer.Option("--saliency", help="Also gradients by source piece; the default without attention.")
+        bool,
+        typer.Option(
+            "--saliency", help="Also show gradients by source piece; on by default for models without attention."
+        ),
     ] = False,
     states: Annotated[
         bool, typer.Option("--states", help="Also the training sentences whose states are nearest; needs --index once.")
@@ -164,7 +167,7 @@ def inspect(
     what_if = WhatIf(prefix, tuple(forbid or ()), tuple(map(Move.parse, attend or ())))
     if target is not None and (prefix or forbid):
         raise ConfigError(
-            "--prefix and --forbid-word constrain search, but --target gives the translation; leave one of them out"
+            "with --target there is no search that --prefix or --forbid-word could constrain; leave out either"
         )
     sentences, settings = split_settings(texts or [])
     questions = [] if index else questions_of(sentences, source=source, target=target, limit=limit)

@@ -14,7 +14,7 @@ STATES = "states"
 
 
 class Shown(NamedTuple):
-    """The functions that show what models of one task computed: as lines of text, JSON values and pictures."""
+    """The functions that format the inspection results of one task: as lines of text, as JSON and as pictures."""
 
     task: str
     lines: Callable[..., Iterator[str]]  # (view, name=)

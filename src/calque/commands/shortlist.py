@@ -15,9 +15,9 @@ def shortlist(
     source: Annotated[
         Path | None, file_option(help="Learn from these source sentences, instead of the run's training data.")
     ] = None,
-    target: Annotated[Path | None, file_option(help="Their translations, line by line.")] = None,
+    target: Annotated[Path | None, file_option(help="The translations of --source, line by line.")] = None,
     frequent: Annotated[int, count_option(help="The number of frequent pieces, which all sentences share.")] = 1000,
-    best: Annotated[int, count_option(help="The number of likely translations of each source piece.")] = 20,
+    best: Annotated[int, count_option(help="How many likely translations of each source piece to keep.")] = 20,
 ) -> None:
     """Add a lexical shortlist to a translation model, with which `calque translate --shortlist` is faster on a CPU.
 

@@ -113,7 +113,9 @@ def _input_format(
             f"--columns is for column files; {input_name(path)} is read as {format}: add --format columns"
         )
     if format != "columns" and append:
-        raise ConfigError(f"--append is for column files; {input_name(path)} is read as {format}")
+        raise ConfigError(
+            f"--append works with column files only (one word per line); {input_name(path)} is read as {format}"
+        )
     return format
 
 

@@ -132,7 +132,7 @@ def _backtrace(steps: list[Array], last: int) -> list[int]:
 
 
 class _Cells(NamedTuple):
-    """The non-empty cells of a histogram, for the local search over boundaries."""
+    """The non-empty cells of a histogram of sentence lengths, for the local search for bucket boundaries."""
 
     source: Array  # index of each cell's source boundary
     target: Array

@@ -102,7 +102,10 @@ class TsvConfig(Config):
     def _has_names(self) -> "TsvConfig":
         _refuse_names_without_header(self.format)
         if self.format.has_header and self.alignments is not None:
-            raise ValueError("alignments are for files without a header: their line n must align line n of the file")
+            raise ValueError(
+                "word alignments cannot be used with a file that has a header: line n of the alignments belongs to "
+                "line n of the file"
+            )
         return self
 
 
@@ -133,7 +136,9 @@ class CsvConfig(Config):
     @classmethod
     def _is_one_character(cls, delimiter: str) -> str:
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-            raise ValueError(f"{delimiter!r} is not a single ASCII character, or is a quote or a line break")
+            raise ValueError(
+                f"{delimiter!r} cannot be a delimiter: it must be one ASCII character, neither a quote nor a line break"
+            )
         return delimiter
 
     @model_validator(mode="after")

@@ -300,8 +300,8 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
     if is_own_run(folder):
         if not (folder / "model").is_dir():
             raise FolderError(
-                f"{folder}: no model here yet; it is a run of a user's own task, so `calque.resume({str(folder)!r}, "
-                "task=OwnTask(...))` in Python trains until there is one"
+                f"{folder}: no model here yet; this run trains a custom task, so continue it in Python: "
+                f"`calque.resume({str(folder)!r}, task=OwnTask(...))`"
             )
         raise _own_model_error(folder / "model")
     folder = model_folder(folder)

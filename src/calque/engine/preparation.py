@@ -170,7 +170,7 @@ def _refuse_types(request: Request) -> None:
     if request.timeout is not None and not isinstance(request.timeout, int | float):
         raise ConfigError(f"timeout must be a number of seconds; found {request.timeout!r:.{_SHOWN}}")
     if request.long not in ("cut", "split"):
-        raise ConfigError(f"the field long must be 'cut' or 'split'; found {request.long!r:.{_SHOWN}}")
+        raise ConfigError(f"`long` must be 'cut' or 'split'; found {request.long!r:.{_SHOWN}}")
     if request.replace_unknown is not None and not isinstance(request.replace_unknown, Mapping):
         raise ConfigError(f"replace_unknown must be a dictionary; found {request.replace_unknown!r:.{_SHOWN}}")
 

@@ -173,7 +173,10 @@ def _file_batches(
         case TextGenerator():
             raise DataError(f"--source: {run} is a language model and reads no source; give its text as --target")
         case Tagger():
-            raise DataError(f"{run} is a tagger, measured on its validation data: leave --source and --target out")
+            raise DataError(
+                f"{run} is a tagger; its gradients are always measured on its validation data, so leave out --source "
+                "and --target"
+            )
 
 
 def _lines(path: Path, limit: int) -> list[str]:

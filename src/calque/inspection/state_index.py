@@ -234,7 +234,7 @@ def open_index(folder: Path, translator: Translator, *, build: str = "calque ins
     try:
         manifest = verify_folder(folder, kind=KIND, formats=[FORMAT])
     except FolderError as error:
-        raise FolderError(f"{error}\nRemove it and build it again: {build}") from None
+        raise FolderError(f"{error}\nRemove the index and build it again: {build}") from None
     recorded, now = manifest.details.get("fingerprint"), model_fingerprint(translator)
     if recorded != now:
         before = recorded if isinstance(recorded, dict) else {}
@@ -246,7 +246,7 @@ def open_index(folder: Path, translator: Translator, *, build: str = "calque ins
     try:
         return _open(folder, manifest)
     except (ValueError, TypeError, KeyError, IndexError, OSError) as error:
-        raise FolderError(f"{folder} is damaged: {error}\nRemove it and build it again: {build}") from None
+        raise FolderError(f"{folder} is damaged: {error}\nRemove the index and build it again: {build}") from None
 
 
 def open_run_index(translator: Translator, run: Path, *, folder: Path | None = None) -> StateIndex:
@@ -255,7 +255,7 @@ def open_run_index(translator: Translator, run: Path, *, folder: Path | None = N
 
 
 def index_folder(run: Path) -> Path:
-    """The default folder of a run's index, RUN/states; an error for a model folder, to which nothing may be added."""
+    """The default folder of a run's index of states, RUN/states; raises an error for a model folder, which is fixed."""
     if not is_run(run):
         raise FolderError(f"{run}: a model folder, not a run: name a folder for the index of training states")
     return run / FOLDER

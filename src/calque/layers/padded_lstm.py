@@ -38,7 +38,7 @@ class PaddedStates(NamedTuple):
 
 
 def is_read_with_padding(inputs: Tensor) -> bool:
-    """Whether training reads the padding instead of packing rows: on a GPU, in arithmetic 3."""
+    """Whether LSTM encoders are trained on padded instead of packed rows: on a GPU, from arithmetic version 3 on."""
     return inputs.device.type == "cuda" and torch.is_grad_enabled() and arithmetic() >= 3
 
 

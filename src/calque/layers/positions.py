@@ -67,7 +67,8 @@ def rotate(vectors: Tensor, turn: Tensor) -> Tensor:
     """[N,H,T,d], each vector rotated by its position's angles; `turn` [N,T,d] holds their sines, then their cosines.
 
     Pair j of the vector at position p is rotated by p·θⱼ, θⱼ = 10000^(−2j/d) (Su 2021, eq. 14-15 and 34):
-    (x cos − y sin, y cos + x sin). A pair is (j, d/2 + j) instead of (2j, 2j + 1): a permutation of the projections.
+    (x cos − y sin, y cos + x sin). A pair is (j, d/2 + j) instead of the paper's (2j, 2j + 1);
+    models differ only in the order of the rows of their projections.
     """
     sines, cosines = turn[:, None].chunk(2, dim=-1)
     first, second = vectors.chunk(2, dim=-1)

@@ -83,7 +83,10 @@ class AttentionalDecoder(Decoder[S, C]):
     def build_output(
         self, hidden: Tensor, attended: Attended, *, states: Tensor, embedded: Tensor, attention: bool
     ) -> Output:
-        """The output for hidden vectors [N,T,·]; the copy gate reads states [N,T,D] and embedded words [N,T,E]."""
+        """The decoder's output for hidden vectors [N,T,·] and what was `attended` to.
+
+        In copying decoders, the gate is computed from the context, the states [N,T,D] and the embedded words [N,T,E].
+        """
         gate = None if self.copy_gate is None else self.copy_gate(attended.context, states, embedded)
         weights, copied = attended.weights if attention else None, None if gate is None else attended.shares
         return Output(hidden, weights, gate, copied, attended.chosen, attended.losses)

@@ -110,7 +110,10 @@ class Forbidden:
         return copied[token - size] if token - size < len(copied) else b""
 
     def _append(self, number: int, surface: bytes) -> int:
-        """The index of the suffix after appending `surface` to a text whose suffix has index `number`."""
+        """The state of the automaton after reading `surface` in state `number`.
+
+        A state stands for the longest suffix of the text that may become a forbidden word.
+        """
         suffix = self.words.suffix(self.suffixes[number], surface)
         if suffix not in self.numbers:
             self.numbers[suffix] = len(self.suffixes)

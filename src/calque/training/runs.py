@@ -43,7 +43,7 @@ def new_run_folder(folder: Path | None) -> Path:
         not folder.is_dir() or any(path.name not in allowed for path in folder.iterdir())
     )
     if is_occupied:
-        raise FolderError(f"{folder}: not an empty folder; a run needs one of its own")
+        raise FolderError(f"{folder}: not empty; every run needs an empty folder of its own")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

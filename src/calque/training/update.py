@@ -156,7 +156,7 @@ class Updater:
             gradient = self._backward(batches, step=step, parts=parts)
         except (RuntimeError, MemoryError) as error:
             if self.is_sharded and is_broken_connection(error):
-                raise ReportedByPeer(f"another rank has ended: {error}") from error
+                raise ReportedByPeer(f"another rank failed: {error}") from error
             if not is_out_of_memory(error):
                 raise
         if gradient is None:
@@ -228,7 +228,7 @@ class Updater:
         return Gradient(losses, statistics, carry)
 
     def _refuse_unsplittable(self, step: int) -> None:
-        """Raises an error if batches that do not fit into memory cannot be split."""
+        """Raises an error, after memory has run out, if the batch cannot be split into smaller ones."""
         if not self.task.divisible:
             reason = "the loss of this task needs whole batches"
         elif self.is_sharded:  # the other ranks are in the middle of sending shards to this one

@@ -1,4 +1,4 @@
-"""The grammar rules that draw noun phrases: people and things."""
+"""The grammar rules that generate noun phrases for people and things."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial

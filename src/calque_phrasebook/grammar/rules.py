@@ -56,7 +56,7 @@ def choose(name: str, *options: tuple[float, Rule[T]]) -> Rule[T]:
 
 
 def _leaves(weight: float, rule: Rule[T]) -> Iterator[tuple[float, Rule[T]]]:
-    """Yields the alternatives of a choice with their shares of its weight; a rule that is no choice yields itself."""
+    """Yields the alternatives of a choice, which share its weight; for any other rule, the rule and its weight."""
     if not rule.leaves:
         yield weight, rule
     whole = sum(share for share, _ in rule.leaves)

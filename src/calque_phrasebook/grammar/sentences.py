@@ -1,4 +1,4 @@
-"""The grammar rules that draw whole sentences: the root of the grammar."""
+"""The grammar rules that generate whole sentences, the start rule among them."""
 
 from functools import partial
 from random import Random

@@ -83,12 +83,12 @@ def future(
 
 
 def future_denied(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns the rule of negated clauses about future actions."""
+    """Returns the grammar rule for negated clauses about the future: she will not swim tomorrow."""
     return build("future denied", partial(timed, tense="future", negative=True), subject, action, future_time, in_place)
 
 
 def habit(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = regular_time) -> Rule[Clause]:
-    """Returns the rule of clauses about regular actions: every day, often."""
+    """Returns the grammar rule for clauses about regular actions: every day, often."""
     regular = partial(timed, tense="habit", negative=False)
     return choose(
         "habit",

@@ -155,7 +155,7 @@ def phrase(entry: Entry) -> Phrase:
     """
     english, german, chinese = (tuple(entry.text(language).split(CORRESPONDING)) for language in ("en", "de", "zh"))
     if len({len(english), len(german), len(chinese)} - {1}) > 1:
-        raise ValueError("en, de and zh must have equally many parts, which dots separate")
+        raise ValueError("en, de and zh must have the same number of dot-separated parts")
     return Phrase(english, german, chinese, entry.words("kinds"))
 
 

@@ -89,7 +89,7 @@ def where(place: Place | Spot, *, at: Part) -> list[Word]:
 
 
 def whither(place: Place | Spot, *, at: Part) -> list[Word]:
-    """Returns the place where something goes: to the park, home, on the table."""
+    """Returns the phrase for the destination of a movement: to the park, home, on the table."""
     if isinstance(place, Spot):
         return where(place, at=at)
     return [*spell(place.english_to, at / "preposition"), *named(place, at=at)]

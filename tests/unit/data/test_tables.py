@@ -134,7 +134,10 @@ def test_settings_that_contradict_each_other(tmp_path: Path) -> None:
     for values, message in (
         ({"kind": "csv", "header": False, "source_column": "en"}, "'en' can only be found in a header; use"),
         ({"kind": "tsv", "header": False, "target_column": "de"}, "'de' can only be found in a header; use"),
-        ({"kind": "tsv", "header": True, "alignments": "a"}, "alignments are for files without a header"),
+        (
+            {"kind": "tsv", "header": True, "alignments": "a"},
+            "word alignments cannot be used with a file that has a header",
+        ),
         ({"kind": "csv", "delimiter": '"'}, "not a single ASCII character"),
         ({"kind": "csv", "delimiter": "::"}, "not a single ASCII character"),
         ({"kind": "csv", "source_column": 0}, "greater than or equal to 1"),

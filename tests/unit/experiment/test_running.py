@@ -207,9 +207,9 @@ def test_an_unfinished_config_of_a_killed_process_is_no_run(tmp_path: Path) -> N
 
 def test_a_folder_that_is_not_empty_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FolderError, match="not an empty folder"):
+    with pytest.raises(FolderError, match="every run needs an empty folder"):
         new_run_folder(tmp_path)
-    with pytest.raises(FolderError, match="not an empty folder"):
+    with pytest.raises(FolderError, match="every run needs an empty folder"):
         new_run_folder(tmp_path / "file")
     (tmp_path / "config.toml").touch()
     with pytest.raises(FolderError, match="--resume"):
@@ -295,11 +295,11 @@ def test_a_store_outside_the_run_folder_stays(corpus: dict[str, Path], tmp_path:
 
 def test_a_folder_without_a_manifest_is_not_taken_for_a_store(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
-    with pytest.raises(FolderError, match="not an empty folder"):
+    with pytest.raises(FolderError, match="every run needs an empty folder"):
         new_run_folder(tmp_path)
     (tmp_path / "store" / "manifest.json").touch()
     (tmp_path / "other").touch()
-    with pytest.raises(FolderError, match="not an empty folder"):
+    with pytest.raises(FolderError, match="every run needs an empty folder"):
         new_run_folder(tmp_path)
 
 

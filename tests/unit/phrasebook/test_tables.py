@@ -49,7 +49,7 @@ PLANTED = {
     "an unknown class": (entries.verb, {**VERB, "objects": "fruit"}, "objects: unknown fruit; expected some of"),
     "an unknown case": (entries.verb, {**VERB, "de_case": "genitive"}, "unknown genitive; expected some of accusative"),
     "a place without the": (entries.place, {**PLACE, "en": "in park"}, "expected a preposition, the, and a name"),
-    "parts that do not match": (entries.phrase, {**TIME, "zh": "上·个·月"}, "equally many parts"),
+    "parts that do not match": (entries.phrase, {**TIME, "zh": "上·个·月"}, "the same number of dot-separated parts"),
 }
 
 

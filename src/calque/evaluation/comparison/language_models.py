@@ -100,7 +100,9 @@ def _check(words: Sequence[Sequence[str]], systems: Sequence[ScoredSystem]) -> N
         raise DataError("nothing to compare: every line of the text is blank")
     for system in systems:
         if list(map(len, system.losses)) != list(map(len, words)):
-            raise DataError(f"{system.name}: every word of every line and the line's end need one loss each")
+            raise DataError(
+                f"{system.name}: wrong number of losses; a line needs one for each word and one for its end"
+            )
 
 
 def _system(place: int, systems: Sequence[ScoredSystem], *, size: int, samples: int) -> dict[str, Any]:
