@@ -138,8 +138,8 @@ def test_settings_that_contradict_each_other(tmp_path: Path) -> None:
             {"kind": "tsv", "header": True, "alignments": "a"},
             "word alignments cannot be used with a file that has a header",
         ),
-        ({"kind": "csv", "delimiter": '"'}, "not a single ASCII character"),
-        ({"kind": "csv", "delimiter": "::"}, "not a single ASCII character"),
+        ({"kind": "csv", "delimiter": '"'}, "must be one ASCII character"),
+        ({"kind": "csv", "delimiter": "::"}, "must be one ASCII character"),
         ({"kind": "csv", "source_column": 0}, "greater than or equal to 1"),
     ):
         with pytest.raises(ValidationError, match=message):
