@@ -23,7 +23,8 @@ def average(
         ),
     ] = "last",
     count: Annotated[
-        int | None, count_option("--count", "-n", help="The number of checkpoints; all by default.")
+        int | None,
+        count_option("--count", "-n", help="How many checkpoints to average; all by default."),
     ] = None,
     output: Annotated[Path | None, folder_option(help="The new model folder; RUN/averaged by default.")] = None,
 ) -> None:

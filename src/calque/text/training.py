@@ -115,7 +115,7 @@ def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs:
 
 
 def train_tokenizer(config: TextConfig, *, lines: Lines, count: int, column: str = "text") -> Tokenizer:
-    """The tokenizer of one column, learnt from `count` lines."""
+    """Trains the tokenizer of one corpus column, such as the source, on its `count` lines."""
     match config:
         case SentencePieceConfig():
             share = min(1.0, config.sample / max(count, 1))
