@@ -95,7 +95,7 @@ def parse_tokens_of(assignments: Sequence[str], *, names: Sequence[str]) -> dict
 def chosen_corpus(
     options: argparse.Namespace, *, tree: SourceTree, folder: Path, pairs: int = PHRASEBOOK_PAIRS
 ) -> Corpus:
-    """The corpus that the options name; the phrasebook, of so many pairs, is written by `tree`."""
+    """The corpus given by the options; if there is none, `tree` generates a phrasebook of `pairs` pairs."""
     if options.corpus is None:
         return write_phrasebook(tree, folder=folder, source=options.source, target=options.target, pairs=pairs)
     return open_corpus(options.corpus, source=options.source, target=options.target)

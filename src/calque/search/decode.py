@@ -4,8 +4,9 @@ Letters: B sentences, V vocabulary.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -89,55 +90,38 @@ def decode(
             marks=marks,
             hooks=hooks,
         )
-    elif fixed is not None:
-        assert isinstance(step, FixedStep)
-        hypotheses = fixed_beam_search(
-            step,
-            state,
-            context,
-            beams=search.beam,
-            goal=Goal(scoring_of(search), nbest, _stop_after(search)),
-            limits=limits,
-            marks=marks,
-            source_lengths=source_lengths,
-            sentences=fixed.sentences,
-            hooks=hooks,
-            run=fixed.run,
-        )
-    elif search.is_greedy and not any(rules.required):
+    elif search.is_greedy and fixed is None and not any(rules.required):
         if isinstance(step, BestStep) and hooks.observer is None:
             hypotheses = fast_greedy_search(step, state, context, limits=limits, marks=marks, hooks=hooks)
         else:
             hypotheses = greedy_search(step, state, context, limits=limits, marks=marks, hooks=hooks)
-    elif isinstance(step, BestStep) and _is_plain(search, rules, hooks):
-        hypotheses = fast_beam_search(
-            step,
-            state,
-            context,
-            beams=search.beam,
-            goal=Goal(scoring_of(search), nbest, _stop_after(search)),
-            limits=limits,
-            marks=marks,
-            source_lengths=source_lengths,
-            hooks=hooks,
-        )
     else:
-        hypotheses = beam_search(
-            step,
-            state,
-            context,
-            expansion=_expansion(search, rules),
+        with_beams = partial(
+            _choose_beam_search(step, search, rules, hooks, fixed=fixed),
             goal=Goal(scoring_of(search), nbest, _stop_after(search)),
             limits=limits,
             marks=marks,
             source_lengths=source_lengths,
             hooks=hooks,
         )
+        hypotheses = with_beams(step, state, context)
     required = rules.required or [()] * len(hypotheses)
     return [
         n_best or [NO_ANSWER._replace(missing_phrase=bool(phrases))]
         for n_best, phrases in zip(hypotheses, required, strict=True)
     ]
+
+
+def _choose_beam_search(
+    step: Step, search: SearchConfig, rules: Rules, hooks: Hooks, *, fixed: FixedSteps | None
+) -> Callable[..., list[list[Hypothesis]]]:
+    """The beam search that fits: on tensors of fixed shape, the fast one, or the reference implementation."""
+    if fixed is not None:
+        assert isinstance(step, FixedStep)
+        return partial(fixed_beam_search, beams=search.beam, sentences=fixed.sentences, run=fixed.run)
+    if isinstance(step, BestStep) and _is_plain(search, rules, hooks):
+        return partial(fast_beam_search, beams=search.beam)
+    return partial(beam_search, expansion=_expansion(search, rules))
 
 
 def allows_fixed_steps(search: SearchConfig, rules: Rules, hooks: Hooks) -> bool:
