@@ -230,10 +230,10 @@ def _escaped(text: str) -> str:
     return _ESCAPE.apply(normalise(text))
 
 
-def _escaped_all(texts: Sequence[str]) -> Sequence[str]:
-    """`_escaped` of each text; returns the texts themselves if a single check of all of them finds no change."""
+def _escaped_all(texts: Sequence[str]) -> list[str]:
+    """`_escaped` of each text; one check of all of them suffices if nothing changes. Sentencepiece needs a list."""
     joined = "\n".join(texts)  # no character of one text combines with one of the next across a line break
-    return texts if is_normalised(joined) and not _ESCAPE.is_needed(joined) else list(map(_escaped, texts))
+    return list(texts if is_normalised(joined) and not _ESCAPE.is_needed(joined) else map(_escaped, texts))
 
 
 def _prepared(lines: Iterable[str]) -> list[str]:

@@ -119,6 +119,7 @@ def test_encoding_many_on_all_cores_equals_encoding_each(algorithm):
     tokenizer = learn(lines, algorithm=algorithm, vocabulary_size=500)
     assert tokenizer.encode_many(lines) == [tokenizer.encode(line) for line in lines]
     assert tokenizer.encode_many([]) == []
+    assert tokenizer.encode_many(tuple(lines)) == tokenizer.encode_many(lines)
 
 
 SHARED = {name: learn([*many_lines(words=100, length=200), *TINY], algorithm=name) for name in ALGORITHMS}
