@@ -13,7 +13,7 @@ from tests.tagged import tagging_values, write_columns
 @pytest.mark.parametrize("labels", ["pos", "chunk"])
 def test_a_tagger_learns_what_the_words_before_decide(tmp_path, monkeypatch, seed, head, labels) -> None:
     monkeypatch.setattr(TaggingAssembly, "draw", lambda *_: None)
-    values = tagging_values(tmp_path, steps=250, validate_every=50, checkpoint_every=250)
+    values = tagging_values(tmp_path, steps=600, validate_every=50, checkpoint_every=600)
     write_columns(tmp_path / "train.txt", sentences=600, seed=seed % 1000)
     write_columns(tmp_path / "valid.txt", sentences=100, seed=seed % 1000 + 1)
     values = override(

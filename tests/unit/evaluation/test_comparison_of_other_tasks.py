@@ -65,7 +65,7 @@ def test_language_models_are_compared_by_position_and_frequency() -> None:
 
 def test_losses_of_other_words_are_refused() -> None:
     systems = [ScoredSystem("first", [[1.0, 2.0]], 2), ScoredSystem("second", [[1.0]], 1)]
-    with pytest.raises(DataError, match="second: every word"):
+    with pytest.raises(DataError, match="second: wrong number of losses"):
         compare_language_models(TextTest(["a"]), systems)
     with pytest.raises(DataError, match="every line of the text is blank"):
         compare_language_models(TextTest([]), systems)
