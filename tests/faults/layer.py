@@ -167,7 +167,7 @@ class _Torn:
 
 def _patch_safetensors(layer: Layer) -> None:
     """Its writes come out of Rust, unseen: before it, with half a file, and with all of it."""
-    from calque.engine import folder
+    from calque.engine import model_files
     from calque.training import checkpoints
 
     real = checkpoints.save_file
@@ -179,4 +179,4 @@ def _patch_safetensors(layer: Layer) -> None:
             os.truncate(path, os.stat(path).st_size // 2)  # noqa: PTH116
         layer.call("half", str(path))
 
-    checkpoints.save_file = folder.save_file = save_file
+    checkpoints.save_file = model_files.save_file = save_file

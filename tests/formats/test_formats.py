@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from calque import load
 from calque.engine import TextGenerator, save_language_model
-from calque.engine.folder import FORMAT, FORMATS, INT8_FORMAT
+from calque.engine.model_files import FORMAT, FORMATS, INT8_FORMAT
 from calque.experiment import average_run, resume
 from calque.training.journal import read_journal
 from tests.formats.make import CORPUS

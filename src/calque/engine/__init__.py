@@ -7,8 +7,6 @@ from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choos
 from calque.engine.decoding import ChangeAttention
 from calque.engine.engine import Engine
 from calque.engine.folder import (
-    KIND,
-    WEIGHTS,
     Loaded,
     architecture,
     load,
@@ -16,14 +14,15 @@ from calque.engine.folder import (
     load_text_generator,
     load_translator,
     model_kind,
-    save_language_model,
-    save_model,
-    save_tagger,
 )
+from calque.engine.language_model_folder import save_language_model
+from calque.engine.model_files import KIND, WEIGHTS
 from calque.engine.noisy_channel import Channel
 from calque.engine.preparation import PendingAnswer
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
+from calque.engine.tagger_folder import save_tagger
 from calque.engine.text_generator import TextGenerator, TextPerplexity
+from calque.engine.translation_folder import save_model
 from calque.engine.translator import Translator
 from calque.engine.types import Answer, Candidate, Detail, Request, Scored, Translation
 from calque.objectives.decoding_step import MARKS, decoding_step, pad_source

@@ -1,177 +1,31 @@
 """Model folders: written atomically, verified before anything in them is used."""
 
-import json
-import math
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from safetensors.torch import save_file
-from torch import Tensor, nn
-
-from calque.config import Config, Values, check, read_toml, to_toml
+from calque.config import Values, check, read_toml
 from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision, multiplies_int8
-from calque.engine.int8_weights import from_int8
-from calque.engine.shortlist import SHORTLIST, read_shortlist, shortlist_bytes
-from calque.engine.tagger import Tagger, tagger_sizes
+from calque.engine.language_model_folder import LanguageModelFolder, read_language_model
+from calque.engine.model_files import FORMATS, INT8_DETAILS, INT8_FORMAT, KIND, WEIGHTS
+from calque.engine.tagger import Tagger
+from calque.engine.tagger_folder import TaggerFolder, read_tagger
 from calque.engine.text_generator import TextGenerator
+from calque.engine.translation_folder import TranslationFolder, read_translator
 from calque.engine.translator import Translator
 from calque.errors import ConfigError, FolderError, TextError, shell_path
-from calque.evaluation.confidence import Confidence
-from calque.folders import MANIFEST, verify_folder, write_folder
+from calque.folders import MANIFEST, verify_folder
 from calque.folders.manifest import decode, read_manifest
-from calque.folders.upgrades import upgrade_length_profile, upgrade_model
-from calque.folders.weights import give_weights_to, read_weights, weights_of
+from calque.folders.upgrades import upgrade_model
 from calque.layers.convolution import keep_normalised
 from calque.layers.int8 import quantise
 from calque.layers.packed import pack
 from calque.layers.padded import pad
-from calque.models.language_model import LanguageModel, LanguageModelConfig
-from calque.models.model import Model, ModelConfig, Sizes
-from calque.models.tagger import TaggerConfig, TaggerModel
-from calque.parsing import parse_json
 from calque.search.graphs import Graphs
-from calque.search.settings import LARGEST, SearchConfig
-from calque.tasks.language_modelling import LanguageModellingConfig
-from calque.tasks.tagging import TaggingConfig
-from calque.tasks.translation import TranslationConfig
-from calque.tensors import weightless
-from calque.text import FormsConfig, TaggerVocabularies, load_tokenizer, load_tokenizers, save_columns, save_tokenizers
-from calque.text.length_profile import LengthProfile, TargetLimit
-
-AnyModel = TypeVar("AnyModel", bound=nn.Module)
-
-KIND, FORMAT, INT8_FORMAT = "model", 3, 4
-FORMATS = (1, 2, FORMAT, INT8_FORMAT)
-INT8_DETAILS = {"weights": "int8"}  # in the manifest of a folder whose large weights have 8 bits
-WEIGHTS, CONFIDENCE, CONFUSION = "weights.safetensors", "confidence.json", "confusion.json"
-PROFILE, EARLIER_PROFILE = "length_profile.json", "usual.json"
-
-
-class TranslationFolder(Config):
-    """The config.toml of a translation model's folder."""
-
-    task: TranslationConfig
-    vocabularies: dict[str, int]
-    """The vocabulary size of each column."""
-    joint: bool = False
-    """Whether source and target have the same pieces."""
-    model: ModelConfig
-    search: SearchConfig
-
-
-class LanguageModelFolder(Config):
-    """The config.toml of a language model's folder."""
-
-    task: LanguageModellingConfig
-    vocabularies: dict[str, int]
-    """The vocabulary size of each column."""
-    model: LanguageModelConfig
-    search: SearchConfig
-
-
-class TaggerFolder(Config):
-    """The config.toml of a tagger's folder."""
-
-    task: TaggingConfig
-    text: FormsConfig
-    vocabularies: dict[str, int]
-    """The vocabulary size of each column, labels included."""
-    columns: tuple[str, ...] = ()
-    """The names of the columns of the training files; empty for CoNLL-U."""
-    model: TaggerConfig
-
 
 AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger)
 Loaded = Translator | TextGenerator | Tagger
 """What `calque.load` returns, depending on the task that the model was trained for."""
-
-
-def save_model(path: Path, translator: Translator, *, card: str, artefacts: Mapping[str, bytes] | None = None) -> None:
-    """Writes a model folder atomically: config, tokenizer, weights, manifest and a model card.
-
-    `artefacts` are files that a validation produced, such as the model's confidence; they replace earlier ones.
-    """
-    confidence = {} if translator.confidence is None else {CONFIDENCE: confidence_bytes(translator.confidence)}
-    tokenizers = translator.tokenizers
-    folder_config = TranslationFolder(
-        task=TranslationConfig(),
-        vocabularies={name: len(tokenizer.vocabulary) for name, tokenizer in tokenizers._asdict().items()},
-        joint=tokenizers.joint,
-        model=translator.config,
-        search=translator.search,
-    )
-
-    def fill(folder: Path) -> None:
-        save_tokenizers(tokenizers, folder / "tokenizer")
-        if translator.shortlist is not None:
-            (folder / SHORTLIST).write_bytes(shortlist_bytes(translator.shortlist, tokenizers))
-        if translator.length_profile is not None:
-            (folder / PROFILE).write_text(json.dumps(translator.length_profile._asdict()), encoding="ascii")
-        write_parts(
-            folder, folder_config, model=translator.model, card=card, artefacts={**confidence, **(artefacts or {})}
-        )
-
-    write_model_folder(path, fill=fill)
-
-
-def confidence_bytes(confidence: Confidence) -> bytes:
-    """The content of a model folder's confidence.json."""
-    return json.dumps(confidence._asdict()).encode("ascii")
-
-
-def save_language_model(
-    path: Path, generator: TextGenerator, *, card: str, artefacts: Mapping[str, bytes] | None = None
-) -> None:
-    """Writes the folder of a language model atomically."""
-    folder_config = LanguageModelFolder(
-        task=generator.task,
-        vocabularies={"text": len(generator.tokenizer.vocabulary)},
-        model=generator.config,
-        search=generator.search,
-    )
-
-    def fill(folder: Path) -> None:
-        save_columns({"text": generator.tokenizer}, folder / "tokenizer")
-        write_parts(folder, folder_config, model=generator.model, card=card, artefacts=artefacts or {})
-
-    write_model_folder(path, fill=fill)
-
-
-def save_tagger(path: Path, tagger: Tagger, *, card: str, artefacts: Mapping[str, bytes] | None = None) -> None:
-    """Writes the folder of a tagger atomically."""
-    folder_config = TaggerFolder(
-        task=tagger.task,
-        text=tagger.vocabularies.config,
-        vocabularies=tagger.vocabularies.sizes(),
-        columns=tagger.columns,
-        model=tagger.config,
-    )
-
-    def fill(folder: Path) -> None:
-        tagger.vocabularies.save(folder / "tokenizer")
-        write_parts(folder, folder_config, model=tagger.model, card=card, artefacts=artefacts or {})
-
-    write_model_folder(path, fill=fill)
-
-
-def write_model_folder(path: Path, *, fill: Callable[[Path], None], format: int = FORMAT) -> None:
-    """Writes a model folder with the files that `fill` writes, atomically."""
-    details = INT8_DETAILS if format == INT8_FORMAT else None
-    write_folder(path, kind=KIND, format=format, fill=fill, details=details, replace=True)
-
-
-def write_parts(
-    folder: Path, folder_config: Config, *, model: nn.Module, card: str, artefacts: Mapping[str, bytes]
-) -> None:
-    """Writes the files that every model folder has (config, model card and weights), and the artefacts."""
-    (folder / "config.toml").write_text(to_toml(folder_config), encoding="utf-8")
-    (folder / "README.md").write_text(card, encoding="utf-8")
-    save_file(weights_of(model), folder / WEIGHTS)
-    for name, content in artefacts.items():
-        (folder / name).write_bytes(content)
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Loaded:
@@ -341,99 +195,13 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
     task = values.get("task")
     match task.get("kind") if isinstance(task, dict) else None:
         case "language-modelling":
-            return _read_language_model(
+            return read_language_model(
                 folder, check(LanguageModelFolder, values, origin=origin, written=True), format=format
             )
         case "tagging":
-            return _read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True), format=format)
+            return read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True), format=format)
         case "own":
             raise _own_model_error(folder)
         case _:
             folder_config = check(TranslationFolder, values, origin=origin, written=True)
-            return _read_translator(folder, folder_config, format=format)
-
-
-def _read_translator(folder: Path, folder_config: TranslationFolder, *, format: int) -> Translator:
-    tokenizers = load_tokenizers(folder / "tokenizer")
-    sizes = {name: len(tokenizer.vocabulary) for name, tokenizer in tokenizers._asdict().items()}
-    _refuse_other_pieces(folder, sizes, folder_config.vocabularies, agree=tokenizers.joint == folder_config.joint)
-    model_sizes = Sizes(sizes["source"], sizes["target"], tokenizers.joint)
-    model = _build_with_weights(partial(Model, folder_config.model, sizes=model_sizes), folder=folder, format=format)
-    translator = Translator(model, tokenizers, config=folder_config.model, search=folder_config.search)
-    translator.confidence = _read_confidence(folder / CONFIDENCE)
-    translator.length_profile = _read_profile(folder / (PROFILE if format > 1 else EARLIER_PROFILE), format=format)
-    translator.shortlist = read_shortlist(folder / SHORTLIST, tokenizers)
-    return translator
-
-
-def _read_language_model(folder: Path, folder_config: LanguageModelFolder, *, format: int) -> TextGenerator:
-    tokenizer = load_tokenizer(folder / "tokenizer", column="text")
-    size = len(tokenizer.vocabulary)
-    _refuse_other_pieces(folder, {"text": size}, folder_config.vocabularies, agree=True)
-    build = partial(LanguageModel, folder_config.model, vocabulary_size=size)
-    model = _build_with_weights(build, folder=folder, format=format)
-    return TextGenerator(
-        model, tokenizer, config=folder_config.model, task=folder_config.task, search=folder_config.search
-    )
-
-
-def _read_tagger(folder: Path, folder_config: TaggerFolder, *, format: int) -> Tagger:
-    vocabularies = TaggerVocabularies.load(folder / "tokenizer", config=folder_config.text)
-    is_same = set(vocabularies.columns) == set(folder_config.task.inputs)
-    _refuse_other_pieces(folder, vocabularies.sizes(), folder_config.vocabularies, agree=is_same)
-    sizes = tagger_sizes(vocabularies, inputs=folder_config.task.inputs)
-    model = _build_with_weights(partial(TaggerModel, folder_config.model, sizes=sizes), folder=folder, format=format)
-    return Tagger(
-        model, vocabularies, config=folder_config.model, task=folder_config.task, columns=folder_config.columns
-    )
-
-
-def _refuse_other_pieces(folder: Path, sizes: dict[str, int], expected: dict[str, int], *, agree: bool) -> None:
-    if sizes != expected or not agree:
-        raise FolderError(
-            f"{folder}: the tokenizer's vocabulary is not the one that config.toml describes; the files do not belong "
-            "together"
-        )
-
-
-def _build_with_weights(build: Callable[[], AnyModel], *, folder: Path, format: int) -> AnyModel:
-    """Builds a model with the folder's weights; nothing is allocated before all sizes are known to fit."""
-    weights = read_model_weights(folder, format=format)
-    with weightless():
-        model = build()
-    give_weights_to(model, weights, origin=str(folder / WEIGHTS))
-    return model
-
-
-def read_model_weights(folder: Path, *, format: int) -> dict[str, Tensor]:
-    """The weights in a model folder, in floating point."""
-    weights = read_weights(folder / WEIGHTS)
-    return from_int8(weights, origin=str(folder / WEIGHTS)) if format == INT8_FORMAT else weights
-
-
-def _read_confidence(path: Path) -> Confidence | None:
-    if not path.exists():
-        return None
-    try:
-        knots = tuple((float(x), float(y)) for x, y in parse_json(path.read_text(encoding="ascii"))["knots"])
-        if knots and all(math.isfinite(x) and 0 <= y <= 1 for x, y in knots) and list(knots) == sorted(knots):
-            return Confidence(knots)
-    except (ValueError, TypeError, KeyError, OverflowError):
-        pass
-    raise FolderError(f"{path}: damaged: expected pairs of log-probability and chrF in increasing order")
-
-
-def _read_profile(path: Path, *, format: int) -> LengthProfile | None:
-    if not path.exists():
-        return None
-    try:
-        values = upgrade_length_profile(parse_json(path.read_text(encoding="ascii")), format=format)
-        targets = tuple(TargetLimit(*limit) for limit in values.pop("targets"))
-        profile = LengthProfile(**values, targets=targets)
-        numbers = [profile.pieces, profile.sentences, *(number for limit in targets for number in limit)]
-        sources = [limit.source for limit in targets]
-        if all(type(number) is int and 0 < number <= LARGEST for number in numbers) and sources == sorted(set(sources)):
-            return profile
-    except (ValueError, TypeError, AttributeError, KeyError):
-        pass
-    raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences, and target limits")
+            return read_translator(folder, folder_config, format=format)

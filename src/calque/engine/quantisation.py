@@ -8,20 +8,10 @@ from typing import NamedTuple
 from safetensors.torch import save_file
 
 from calque.config import check, read_toml, to_toml
-from calque.engine.folder import (
-    EARLIER_PROFILE,
-    FORMATS,
-    INT8_FORMAT,
-    KIND,
-    PROFILE,
-    WEIGHTS,
-    TranslationFolder,
-    has_int8_weights,
-    load,
-    model_folder,
-    write_model_folder,
-)
+from calque.engine.folder import has_int8_weights, load, model_folder
 from calque.engine.int8_weights import to_int8
+from calque.engine.model_files import FORMATS, INT8_FORMAT, KIND, WEIGHTS, write_model_folder
+from calque.engine.translation_folder import EARLIER_PROFILE, PROFILE, TranslationFolder
 from calque.errors import FolderError
 from calque.folders import MANIFEST, verify_folder
 from calque.folders.upgrades import upgrade_length_profile, upgrade_model

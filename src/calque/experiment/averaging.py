@@ -8,17 +8,10 @@ from typing import Literal
 
 from safetensors.torch import save_file
 
-from calque.engine.folder import (
-    CONFIDENCE,
-    CONFUSION,
-    FORMATS,
-    KIND,
-    WEIGHTS,
-    has_int8_weights,
-    is_own_run,
-    load,
-    write_model_folder,
-)
+from calque.engine.folder import has_int8_weights, is_own_run, load
+from calque.engine.model_files import FORMATS, KIND, WEIGHTS, write_model_folder
+from calque.engine.tagger_folder import CONFUSION
+from calque.engine.translation_folder import CONFIDENCE
 from calque.errors import FolderError
 from calque.folders import MANIFEST, verify_folder
 from calque.folders.weights import refuse_unfit

@@ -8,7 +8,7 @@ from torch import nn
 from calque.data.batching import BatchConfig
 from calque.data.store import Store
 from calque.engine import Translator
-from calque.engine.folder import CONFIDENCE, confidence_bytes
+from calque.engine.translation_folder import CONFIDENCE, confidence_bytes
 from calque.evaluation.confidence import calibrate
 from calque.evaluation.metrics import bleu, chrf, exact_match, ter
 from calque.evaluation.perplexity import perplexity

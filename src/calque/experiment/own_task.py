@@ -20,7 +20,8 @@ from calque.config import Values, check, override, read_toml, to_toml
 from calque.data.store import Store, length_counts
 from calque.data.subword_regularisation import FixedConfig
 from calque.devices import choose_device
-from calque.engine.folder import WEIGHTS, is_own_run, write_model_folder
+from calque.engine.folder import is_own_run
+from calque.engine.model_files import WEIGHTS, write_model_folder
 from calque.errors import ConfigError, FolderError
 from calque.experiment.assembly import precision_warnings, refuse_uncomputable, refuse_unknown_metrics
 from calque.experiment.changes import change_settings

@@ -13,7 +13,8 @@ from calque.data.problems import refuse
 from calque.data.rows import parse
 from calque.data.store import Store, store_of_pairs
 from calque.engine import KIND, Translator
-from calque.engine.folder import FORMATS, load_translator, write_model_folder
+from calque.engine.folder import load_translator
+from calque.engine.model_files import FORMATS, write_model_folder
 from calque.engine.shortlist import SHORTLIST, shortlist_bytes
 from calque.errors import ConfigError, DataError, FolderError
 from calque.folders import MANIFEST, verify_folder

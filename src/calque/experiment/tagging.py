@@ -15,8 +15,8 @@ from calque.data.prepare import Prepared
 from calque.data.store import Store
 from calque.data.tagging_preparation import TaggingPreparation
 from calque.engine import Tagger, save_tagger
-from calque.engine.folder import CONFUSION
 from calque.engine.tagger import tagger_sizes
+from calque.engine.tagger_folder import CONFUSION
 from calque.errors import ConfigError
 from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
 from calque.evaluation.spans import score_spans

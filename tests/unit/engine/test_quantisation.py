@@ -21,7 +21,8 @@ from calque.engine import (
     save_model,
     save_tagger,
 )
-from calque.engine.folder import INT8_FORMAT, WEIGHTS, has_int8_weights, write_model_folder
+from calque.engine.folder import has_int8_weights
+from calque.engine.model_files import INT8_FORMAT, WEIGHTS, write_model_folder
 from calque.engine.quantisation import quantise_model
 from calque.errors import ConfigError, FolderError
 from calque.experiment.averaging import average_run
@@ -252,7 +253,7 @@ def test_a_manifest_and_weights_that_disagree_are_rejected(small: Path) -> None:
 
 def test_a_manifest_without_its_details_is_rejected(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("calque.engine.folder.INT8_DETAILS", {})
+        patch.setattr("calque.engine.model_files.INT8_DETAILS", {})
         reseal(small, change=lambda _: None)
     with pytest.raises(FolderError, match=r"is damaged:\n  manifest.json: expected the details"):
         load(small, device="cpu")

@@ -24,7 +24,7 @@ from calque.engine import (
     save_model,
 )
 from calque.engine.decoding import decode_batch
-from calque.engine.folder import FORMAT
+from calque.engine.model_files import FORMAT
 from calque.engine.preparation import Part, Settings
 from calque.errors import ConfigError, FolderError, TextError
 from calque.evaluation.confidence import Confidence
