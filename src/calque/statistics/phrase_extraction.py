@@ -1,8 +1,8 @@
-"""Phrase extraction: all pairs of phrases that are consistent with a word alignment (Och and Ney 2004; Koehn et al. 2003).
+"""Phrase extraction: all pairs of phrases that are consistent with a word alignment (Koehn et al. 2003, §4.1).
 
 A source span and a target span form a phrase pair if there is a link between them, and no link from a word inside one
 of them to a word outside the other. Unaligned words at the edges may belong to the phrase or not, so there is a pair
-for each choice.
+for each choice (Och and Ney 2004).
 """
 
 from collections.abc import Iterator, Sequence

@@ -24,7 +24,7 @@ State = Hashable
 
 
 class LanguageModel(Protocol):
-    """An n-gram model, queried word by word; states with the same future are equal."""
+    """An n-gram model, queried word by word; states with the same future are equal. () is the state without context."""
 
     def start(self) -> Any:
         """The state at the beginning of a sentence."""
@@ -48,9 +48,9 @@ class Option(NamedTuple):
     """The weighted sum of the features that depend on this phrase pair alone."""
     estimate: float
     """`score` and the language model's score of the words without those before them."""
-    before: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    before: tuple[float, ...] = (0.0, 0.0, 0.0)
     """The weighted scores of being monotone, swapped or discontinuous after the phrase before it."""
-    after: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    after: tuple[float, ...] = (0.0, 0.0, 0.0)
     """Those of the phrase that follows it."""
 
 
@@ -168,53 +168,52 @@ def span_future(options: Mapping[tuple[int, int], Sequence[Option]], *, length: 
     return future
 
 
-def collect_options(
-    model: PhraseModel,
-    ids: Array,
-    *,
-    limit: int | None,
-    estimates: dict[int, tuple[tuple[int, ...], float]],
-) -> dict[tuple[int, int], list[Option]]:
+def collect_options(model: PhraseModel, ids: Array, *, limit: int | None) -> dict[tuple[int, int], list[Option]]:
     """The translations of each span of a sentence, best estimate first, at most `limit` per span.
 
-    A word without a translation of its own is copied. `estimates` caches words and language scores by target phrase.
+    A word without a translation of its own is copied.
     """
-    table, places = model.table, {name: place for place, name in enumerate(model.features)}
-    weights = model.vector()
-    language = 0.0 if model.language is None else weights[places[LANGUAGE]]
-    first = places[ORIENTATIONS[0]] if table.orientations is not None else 0
-
-    def estimated(node: int) -> tuple[tuple[int, ...], float]:
-        if node not in estimates:
-            words = table.targets.words(node)
-            estimates[node] = words, phrase_estimate(model, words)
-        return estimates[node]
-
+    table, weights = model.table, dict(zip(model.features, model.vector().tolist(), strict=True))
+    columns = np.array([weights[name] for name in table.names], dtype=np.float32)
+    oriented = np.array([weights.get(name, 0.0) for name in ORIENTATIONS], dtype=np.float32)
+    phrases, words, language = weights[PHRASES], weights[WORDS], weights.get(LANGUAGE, 0.0)
     options: dict[tuple[int, int], list[Option]] = {}
     for start, stop, entries in table.phrases(ids):
-        scores = table.scores[entries] @ weights[: len(table.names)] + weights[places[PHRASES]]
-        oriented = None
+        scores = table.scores[entries] @ columns + words * table.lengths[entries] + phrases
+        estimates = scores + language * table.estimates[entries]
+        best = np.argsort(-estimates, kind="stable")[:limit]
+        chosen = best + entries.start
+        orientations = [(0.0,) * 6] * len(best)
         if table.orientations is not None:
-            oriented = (table.orientations[entries] * weights[first : first + 6]).tolist()
-        span = []
-        nodes = table.translations[entries].tolist()
-        for place, (node, score) in enumerate(zip(nodes, scores.tolist(), strict=True)):
-            words, probability = estimated(node)
-            score += weights[places[WORDS]] * len(words)
-            before, after = (oriented[place][:3], oriented[place][3:]) if oriented else ((0.0,) * 3, (0.0,) * 3)
-            estimate = score + language * probability
-            span.append(Option(start, stop, words, entries.start + place, score, estimate, tuple(before), tuple(after)))
-        span.sort(key=lambda option: (-option.estimate, option.entry))
-        options[start, stop] = span[:limit]
+            orientations = (table.orientations[chosen] * oriented).tolist()
+        options[start, stop] = [
+            Option(start, stop, table.targets.words(node), entry, score, estimate, tuple(six[:3]), tuple(six[3:]))
+            for entry, node, score, estimate, six in zip(
+                chosen.tolist(),
+                table.translations[chosen].tolist(),
+                scores[best].tolist(),
+                estimates[best].tolist(),
+                orientations,
+                strict=True,
+            )
+        ]
     for place in range(len(ids)):
         if (place, place + 1) not in options:
-            words = (-1 - place,)
-            score = float(weights[places[PHRASES]] + weights[places[WORDS]] + weights[places[UNKNOWN]])
-            estimate = score + (language * phrase_estimate(model, words) if model.language else 0.0)
-            options[place, place + 1] = [Option(place, place + 1, words, -1, score, estimate)]
+            score = estimate = phrases + words + weights[UNKNOWN]
+            if model.language is not None:
+                estimate += language * model.language.score((), model.unknown)[0]
+            options[place, place + 1] = [Option(place, place + 1, (-1 - place,), -1, score, estimate)]
     return options
 
 
-def phrase_estimate(model: PhraseModel, words: Sequence[int]) -> float:
-    """The language model's score of a phrase whose first words lack their context; 0 without a language model."""
-    return 0.0 if model.language is None else model.language_score(model.language.empty(), words)[0]
+def with_estimates(table: PhraseTable, language: LanguageModel) -> PhraseTable:
+    """The table with the language model's log-probability of each translation, as if no words preceded it."""
+    trie = table.targets
+    states: list[Any] = [()]
+    totals = np.zeros(trie.nodes, dtype=np.float32)
+    parents, words = (part.tolist() for part in np.divmod(trie.keys, trie.size))
+    for node, (parent, word) in enumerate(zip(parents, words, strict=True), start=1):
+        score, state = language.score(states[parent], word)
+        totals[node] = totals[parent] + score
+        states.append(state)
+    return table._replace(estimates=totals[table.translations])

@@ -111,9 +111,7 @@ def orientation_scores(counts: Floats, *, smoothing: float = 0.5) -> Floats:
     for columns in (slice(0, 3), slice(3, 6)):
         part = counts[:, columns]
         prior = (part.sum(axis=0) + 1) / (part.sum() + 3)
-        scores[:, columns] = np.log(
-            (smoothing * prior + part) / (smoothing + part.sum(axis=1, keepdims=True))
-        )
+        scores[:, columns] = np.log((smoothing * prior + part) / (smoothing + part.sum(axis=1, keepdims=True)))
     return scores
 
 

@@ -44,6 +44,9 @@ class PhraseTable(NamedTuple):
     offsets: Array  # int64 [nodes of sources + 1]
     translations: Array  # int32 [entries]: nodes of `targets`
     scores: Array  # float32 [entries,columns]: natural logarithms
+    lengths: Array  # int32 [entries]: words of each translation
+    estimates: Array
+    """float32 [entries]: a language model's log-probability of each translation, without the words before it; or 0."""
     orientations: Array | None  # float32 [entries,6]
     maximum: int
     """The number of words of the longest source phrase."""
@@ -157,6 +160,8 @@ def _table(
         np.searchsorted(sources[order], np.arange(source_trie.nodes + 1)),
         targets[order].astype(np.int32),
         scores[order].astype(np.float32),
+        target_trie.lengths()[targets[order]].astype(np.int32),
+        np.zeros(len(order), dtype=np.float32),
         None if orientations is None else orientations[order].astype(np.float32),
         maximum,
     )

@@ -1,4 +1,4 @@
-"""Phrases as nodes of a trie, so that all spans of a corpus, or of a sentence, are looked up by a few array operations."""
+"""Phrases as nodes of a trie, so that all spans of a corpus or sentence are looked up by a few array operations."""
 
 from typing import NamedTuple
 
@@ -55,6 +55,16 @@ class PhraseTrie(NamedTuple):
             node, word = divmod(int(self.keys[node - 1]), self.size)
             words.append(word)
         return tuple(reversed(words))
+
+    def lengths(self) -> Array:
+        """The number of words of each node's phrase."""
+        parents = self.keys // self.size
+        lengths = np.zeros(self.nodes, dtype=np.int64)
+        ancestors = np.concatenate([[ROOT], np.arange(1, self.nodes)])
+        while np.any(ancestors != ROOT):
+            lengths += ancestors != ROOT
+            ancestors = np.where(ancestors == ROOT, ROOT, parents[ancestors - 1])
+        return lengths
 
     def pruned(self, used: Array) -> tuple["PhraseTrie", Array]:
         """The trie of the used nodes and their prefixes, and the new number of each node; NONE for those left out."""

@@ -32,7 +32,7 @@ class StackSearch(NamedTuple):
     """Hypotheses kept per stack (histogram pruning)."""
     threshold: float | None = 10.0
     """Hypotheses are dropped whose score is this much below that of the best in their stack."""
-    pops: int | None = 300
+    pops: int | None = 150
     """Hypotheses made per stack (cube pruning)."""
     distortion: int | None = 6
     """The longest jump over source words; also how far the end of a phrase may lie beyond the first gap."""
@@ -40,6 +40,7 @@ class StackSearch(NamedTuple):
     """Translations considered per source span."""
 
 
+PRUNED = StackSearch()
 EXHAUSTIVE = StackSearch(None, None, None, None, None)
 
 
@@ -90,11 +91,10 @@ class StackDecoder:
     >>> best = next(decoder.derivations(ids))
     """
 
-    def __init__(self, model: PhraseModel, search: StackSearch = StackSearch()) -> None:
+    def __init__(self, model: PhraseModel, search: StackSearch = PRUNED) -> None:
         self.model, self.search = model, search
         weights = dict(zip(model.features, model.vector().tolist(), strict=True))
         self._distortion, self._language = weights[DISTORTION], weights.get(LANGUAGE, 0.0)
-        self._estimates: dict[int, tuple[tuple[int, ...], float]] = {}
 
     def derivations(self, ids: Array, *, poll: Callable[[], None] | None = None) -> Iterator[Derivation]:
         """The derivations in the search's lattice, best first; `poll` is called for each stack and may raise."""
@@ -103,9 +103,7 @@ class StackDecoder:
     def lattice(self, ids: Array, *, poll: Callable[[], None] | None = None) -> Hypothesis:
         """The end of the lattice of hypotheses; following `arcs` leads to its beginning."""
         length = len(ids)
-        if len(self._estimates) > 1 << 20:
-            self._estimates.clear()
-        options = collect_options(self.model, ids, limit=self.search.options, estimates=self._estimates)
+        options = collect_options(self.model, ids, limit=self.search.options)
         sentence = _Sentence(self, options, length)
         language = self.model.language
         start = Hypothesis(0.0, 0.0, 0, None if language is None else language.start(), None)
@@ -164,8 +162,8 @@ class _Sentence:
         made = 0
         while heap and made < pops:
             _, _, cube, row, column = heappop(heap)
-            self.add(found, cube, row, column)
             made += 1
+            self.add(found, cube, cube.hypotheses[row], cube.options[column])
             if column + 1 < len(cube.options):
                 heappush(heap, (-cube.estimate(row, column + 1), next(serial), cube, row, column + 1))
             if column == 0 and row + 1 < len(cube.hypotheses):
@@ -178,10 +176,10 @@ class _Sentence:
             stack = nsmallest(self.search.stack, stack, key=lambda hypothesis: -hypothesis.total)
         return stack
 
-    def add(self, found: dict[Any, Hypothesis], cube: _Cube, row: int, column: int) -> None:
+    def add(self, found: dict[Any, Hypothesis], cube: _Cube, previous: Hypothesis, option: Option) -> None:
         """Makes a hypothesis; one with the same continuations is recombined with it."""
-        previous, option = cube.hypotheses[row], cube.options[column]
         gain, state = option.score + cube.jump, None
+        recombined: Any
         if self.model.language is not None:
             key = previous.state, option.words
             cached = self.language_scores.get(key)
@@ -189,19 +187,19 @@ class _Sentence:
                 cached = self.language_scores[key] = self.model.language_score(*key)
             gain += self.language * cached[0]
             state = cached[1]
-        recombined: Any = cube.coverage, option.stop, state
         if self.reorders:
             kind = orientation(previous.option, option.start, option.stop)
             gain += option.before[kind] + (previous.option.after[kind] if previous.option else 0.0)
-            recombined = *recombined, option.start, option.after
+            recombined = cube.coverage, option.stop, state, option.start, option.after
+        else:
+            recombined = cube.coverage, option.stop, state
         score = previous.score + gain
-        arc = Arc(previous, option, gain)
         best = found.get(recombined)
         if best is None:
             best = found[recombined] = Hypothesis(score, score + cube.future, cube.coverage, state, option)
         elif score > best.score:
             best.score, best.total, best.option = score, score + cube.future, option
-        best.arcs.append(arc)
+        best.arcs.append(Arc(previous, option, gain))
 
     def finish(self, stack: list[Hypothesis]) -> Hypothesis:
         """The end of the lattice, after the end of the sentence."""
