@@ -211,6 +211,12 @@ def language_misfits(experiment: Experiment) -> list[str]:
             f"search.coverage = {search.coverage} needs attention over a source, which a language model does not have; "
             "set search.coverage = 0"
         )
+    model = experiment.model
+    if isinstance(model, LanguageModelConfig) and model.network.kind == "ngram":
+        if training.label_smoothing:
+            problems.append("training.label_smoothing: an n-gram model is not trained by gradients; set it to 0")
+        if any(corpus.weight != 1 for corpus in experiment.data.train):
+            problems.append("data.train: an n-gram model counts every line once, so weight must be 1")
     if search.shortlist:
         problems.append("search.shortlist is for translation: a language model has no source; set it to false")
     if search.method == "risk":

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from calque.data.store import Column
 
 Integers = NDArray[np.int64]
-Progress = Callable[[str, int, int], None]
-"""Called with a label, the amount done and the total."""
+Progress = Callable[[str], None]
+"""Called with what is about to be done."""
 
 CHUNK = 1 << 22  # positions whose keys are sorted together, which bounds the memory beside text and n-grams
 
@@ -85,7 +85,7 @@ def count_ngrams(
     counts = NgramCounts(vocabulary_size, [np.arange(vocabulary_size)], [none], [words], [none])
     for length in range(2, order + 1):
         if progress is not None:
-            progress(f"counting {length}-grams", length - 1, order)
+            progress(f"counting {length}-grams")
 
         def chunks(length: int = length) -> Iterator[tuple[slice, Integers]]:
             """The keys of n-grams of this length that start in each part of the text; −1 where there is none."""
