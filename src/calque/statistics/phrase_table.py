@@ -8,7 +8,7 @@ import numpy as np
 from calque.data.store import Array
 from calque.statistics.cooccurrence import Floats
 from calque.statistics.lexicon import LexicalTable
-from calque.statistics.phrase_extraction import MAXIMUM, AlignedCorpus, extract_phrases
+from calque.statistics.phrase_extraction import MAXIMUM, AlignedCorpus, Occurrences, extract_phrases
 from calque.statistics.phrase_scores import (
     discounted_frequencies,
     lexical_weights,
@@ -23,6 +23,8 @@ Discount = Literal["none", "kneser-ney"]
 
 PHRASE_SCORES = ("phrase_source", "lexical_source", "phrase_target", "lexical_target")
 """log φ(f̄ | ē), log lex(f̄ | ē), log φ(ē | f̄), log lex(ē | f̄)."""
+WORD_SCORES = ("lexical_source", "lexical_target")
+"""log t(f | e), log t(e | f)."""
 ORIENTATIONS = (
     "monotone_before",
     "swapped_before",
@@ -69,9 +71,15 @@ def extract_table(
     discount: Discount = "kneser-ney",
     reordering: bool = True,
     limit: int | None = None,
+    never: int | None = None,
 ) -> PhraseTable:
-    """The phrase table of an aligned corpus, whose vocabularies have these sizes; `limit` translations per phrase."""
+    """The phrase table of an aligned corpus, whose vocabularies have these sizes; `limit` translations per phrase.
+
+    Phrases with the word `never`, which stands for unknown words, are left out.
+    """
     found = extract_phrases(corpus, maximum=maximum)
+    if never is not None:
+        found = _without(found, corpus, word=never)
     source_trie, source_spans = corpus_spans(corpus.source, corpus.source_remaining, size=sizes[0], maximum=maximum)
     target_trie, target_spans = corpus_spans(corpus.target, corpus.target_remaining, size=sizes[1], maximum=maximum)
     source_trie, numbers = source_trie.pruned(source_spans[found.source_length - 1, found.source])
@@ -102,37 +110,53 @@ def extract_table(
     )  # fmt: skip
 
 
-def word_table(forward: LexicalTable, backward: LexicalTable, *, best: int) -> PhraseTable:
+def word_table(
+    forward: LexicalTable, backward: LexicalTable, *, sizes: tuple[int, int], best: int, never: int | None = None
+) -> PhraseTable:
     """A table of the `best` translations of each word, with the scores log t(f | e) and log t(e | f) of two lexicons.
 
-    `forward` has t(e | f), which selects the translations, and `backward` t(f | e), at least as likely as its smallest.
+    `forward` has t(e | f), which selects the translations, and `backward` t(f | e); a pair that `backward` leaves out
+    is as likely as its least likely one. The word `never`, which stands for unknown words, is left out.
     """
-    size = backward.sources
-    rows = [forward.best(source, best) for source in range(forward.sources)]
-    lengths = [len(targets) for targets, _ in rows]
+    lengths = np.diff(forward.offsets)[:-1]  # without the empty word
+    ranks = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     sources = np.repeat(np.arange(forward.sources), lengths)
-    targets = np.concatenate([targets for targets, _ in rows]).astype(np.int64)
-    forwards = np.log(np.concatenate([probabilities for _, probabilities in rows]))
-    entries = np.repeat(np.arange(size + 1), np.diff(backward.offsets)) * forward.sources + backward.targets
-    order = np.argsort(entries)
-    wanted = targets * forward.sources + sources
-    places = order[np.minimum(np.searchsorted(entries[order], wanted), len(entries) - 1)]
+    targets = forward.targets[: len(sources)].astype(np.int64)
+    kept = (
+        (ranks < best) & (sources != (-1 if never is None else never)) & (targets != (-1 if never is None else never))
+    )
+    sources, targets = sources[kept], targets[kept]
+    probabilities = forward.probabilities[: len(kept)][kept]
+    rows = np.repeat(np.arange(backward.sources + 1), np.diff(backward.offsets))
+    known = rows * sizes[0] + backward.targets
+    order = np.argsort(known)
+    wanted = targets * sizes[0] + sources
+    places = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
     floor = float(backward.probabilities.min(initial=1.0))
-    backwards = np.log(np.where(entries[places] == wanted, backward.probabilities[places], floor))
+    inverse = np.where(known[places] == wanted, backward.probabilities[places], floor)
     used_sources, source_places = np.unique(sources, return_inverse=True)
     used_targets, target_places = np.unique(targets, return_inverse=True)
     return _table(
-        ("lexical_source", "lexical_target"),
-        PhraseTrie(used_sources.astype(np.int64), forward.sources),
-        PhraseTrie(used_targets.astype(np.int64), size),
+        WORD_SCORES,
+        PhraseTrie(used_sources.astype(np.int64), sizes[0]),
+        PhraseTrie(used_targets, sizes[1]),
         source_places + 1,
         target_places + 1,
-        np.stack([backwards, forwards], axis=1),
+        np.log(np.stack([inverse, probabilities], axis=1)),
         None,
         maximum=1,
         by=1,
         limit=None,
     )
+
+
+def _without(found: Occurrences, corpus: AlignedCorpus, *, word: int) -> Occurrences:
+    """The occurrences whose phrases do not contain a word."""
+    source, target = (np.concatenate([[0], np.cumsum(ids == word)]) for ids in (corpus.source, corpus.target))
+    kept = (source[found.source + found.source_length] == source[found.source]) & (
+        target[found.target + found.target_length] == target[found.target]
+    )
+    return Occurrences(*(part[kept] for part in found))
 
 
 def _table(

@@ -233,13 +233,15 @@ def test_orientations_by_definition(seed: int) -> None:
 def test_a_word_table_has_both_lexicons() -> None:
     forward = LexicalTable(np.array([0, 2, 2, 3, 3]), np.array([1, 0, 1]), np.array([0.7, 0.3, 1.0]))
     backward = LexicalTable(np.array([0, 0, 2, 3]), np.array([2, 0, 0]), np.array([0.6, 0.4, 1.0]))
-    table = word_table(forward, backward, best=5)
+    table = word_table(forward, backward, sizes=(3, 2), best=5)
     found = {(*source, *target): np.exp(scores) for (source, target), scores in entries(table).items()}
     assert set(found) == {(0, 1), (0, 0), (2, 1)}
     assert found[0, 1] == pytest.approx([0.4, 0.7]), "t(source | target), t(target | source)"
     assert found[2, 1] == pytest.approx([0.6, 1.0])
     assert found[0, 0] == pytest.approx([0.4, 0.3]), "a missing entry is as likely as the least likely one"
-    assert [entry for *_, entry in word_table(forward, backward, best=1).phrases(np.array([0, 1, 2]))] == [
+    assert [
+        entry for *_, entry in word_table(forward, backward, sizes=(3, 2), best=1).phrases(np.array([0, 1, 2]))
+    ] == [
         slice(0, 1),
         slice(1, 2),
     ]
