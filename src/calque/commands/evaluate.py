@@ -21,7 +21,7 @@ from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from calque.engine import Translator
+    from calque.engine import PhraseTranslator, Translator
     from calque.search.settings import SearchConfig
 
 
@@ -76,10 +76,20 @@ def evaluate(
         raise ConfigError(
             "give --source and --reference for translation, --text for a language model, or --conll for a tagger"
         )
+    from calque.commands.statistical_models import load_statistical
+    from calque.engine import is_statistical
+    from calque.evaluation.perplexity import perplexity
+
     test = _read_test_set(source, reference, output=output)
+    if is_statistical(model):
+        statistical = load_statistical(model, settings or [], beam=beam, device=device, precision=precision)
+        translations = _translate(statistical, test, search=statistical.search, output=output)
+        _print_scores(translations, test, perplexity=None, beam=statistical.config.search.stack, as_json=as_json)
+        return
     translator, search = _load_translator(model, settings or [], beam=beam, device=device, precision=precision)
     translations = _translate(translator, test, search=search, output=output)
-    _print_scores(translator, translations, test, search=search, as_json=as_json)
+    loss = translator.loss(test.sources, test.references)
+    _print_scores(translations, test, perplexity=perplexity(loss), beam=search.beam, as_json=as_json)
 
 
 class _TestSet(NamedTuple):
@@ -115,7 +125,9 @@ def _load_translator(
     return translator, search
 
 
-def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfig", output: Path | None) -> list[str]:
+def _translate(
+    translator: "Translator | PhraseTranslator", test: _TestSet, *, search: "SearchConfig", output: Path | None
+) -> list[str]:
     """The translations of the test set, written to `output` if it is given."""
     from calque.commands.output import sink
     from calque.commands.progress import counting
@@ -138,22 +150,22 @@ def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfi
 
 
 def _print_scores(
-    translator: "Translator", translations: list[str], test: _TestSet, *, search: "SearchConfig", as_json: bool
+    translations: list[str], test: _TestSet, *, perplexity: float | None, beam: int, as_json: bool
 ) -> None:
+    """Prints all scores; a statistical model has no perplexity, and its beam is the size of its stacks."""
     from calque.evaluation.metrics import is_short_for_bleu, median_words, score_translations
-    from calque.evaluation.perplexity import perplexity
 
     scores = score_translations(translations, test.references)
-    per_piece = perplexity(translator.loss(test.sources, test.references))
     words = median_words(test.references)
     if as_json:
         values = {name: metric._asdict() for name, metric in scores._asdict().items()}
-        further = {"perplexity": per_piece, "beam": search.beam, "median_reference_words": words}
+        further = {"perplexity": perplexity, "beam": beam, "median_reference_words": words}
         typer.echo(json.dumps({**values, **further}, indent=1))
         return
     for name, metric in scores._asdict().items():
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
-    typer.echo(f"{'perplexity':16} {per_piece:7.2f}   per piece; beam {search.beam} for the other scores")
+    if perplexity is not None:
+        typer.echo(f"{'perplexity':16} {perplexity:7.2f}   per piece; beam {beam} for the other scores")
     if is_short_for_bleu(words):
         unit = "word" if words == 1 else "words"
         typer.echo(

@@ -237,6 +237,8 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
 def _refuse_other_options(options: Mapping[str, Any], *, shown: "Shown", continuation: int | None) -> None:
     """Raises a ConfigError for options that apply only to models of another task."""
     given = _given(options)
+    if shown.task == "statistical translation" and given:
+        raise ConfigError(f"{', '.join(given)}: for neural translation models only; this model is a statistical one")
     if shown.task != "translation" and given:
         raise ConfigError(f"{', '.join(given)}: for translation models only; this model is for {shown.task}")
     if shown.task != "language-modelling" and continuation is not None:
@@ -272,13 +274,18 @@ def _view(
 ) -> View:
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
-    from calque.engine import Request, TextGenerator, Translator
+    from calque.commands.statistical_models import with_settings
+    from calque.engine import PhraseTranslator, Request, TextGenerator, Translator
     from calque.inspection.language_model import inspect_text
+    from calque.inspection.phrase_view import inspect_phrases
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
     from calque.inspection.translation import inspect_translation
 
     wanted = True if saliency else None
+    if isinstance(loaded, PhraseTranslator):
+        assert isinstance(question.text, str)
+        return View(name, inspect_phrases(with_settings(loaded, settings, beam=None), question.text))
     if not isinstance(loaded, Translator | TextGenerator):
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
     assert isinstance(question.text, str)

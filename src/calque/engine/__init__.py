@@ -9,6 +9,7 @@ from calque.engine.engine import Engine
 from calque.engine.folder import (
     Loaded,
     architecture,
+    is_statistical,
     load,
     load_tagger,
     load_text_generator,
@@ -18,6 +19,7 @@ from calque.engine.folder import (
 from calque.engine.language_model_folder import save_language_model
 from calque.engine.model_files import KIND, WEIGHTS
 from calque.engine.noisy_channel import Channel
+from calque.engine.phrase_translator import PhraseEngine, PhraseTranslator
 from calque.engine.preparation import PendingAnswer
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
 from calque.engine.tagger_folder import save_tagger
@@ -42,6 +44,8 @@ __all__ = [
     "Engine",
     "Loaded",
     "PendingAnswer",
+    "PhraseEngine",
+    "PhraseTranslator",
     "PrecisionName",
     "Request",
     "Scored",
@@ -55,6 +59,7 @@ __all__ = [
     "architecture",
     "choose_device",
     "decoding_step",
+    "is_statistical",
     "load",
     "load_tagger",
     "load_text_generator",

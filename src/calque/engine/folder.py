@@ -8,6 +8,8 @@ from calque.config import Values, check, read_toml
 from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision, multiplies_int8
 from calque.engine.language_model_folder import LanguageModelFolder, read_language_model
 from calque.engine.model_files import FORMATS, INT8_DETAILS, INT8_FORMAT, KIND, WEIGHTS
+from calque.engine.phrase_folder import PhraseFolder, read_phrase_translator
+from calque.engine.phrase_translator import PhraseTranslator
 from calque.engine.tagger import Tagger
 from calque.engine.tagger_folder import TaggerFolder, read_tagger
 from calque.engine.text_generator import TextGenerator
@@ -23,8 +25,8 @@ from calque.layers.packed import pack
 from calque.layers.padded import pad
 from calque.search.graphs import Graphs
 
-AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger)
-Loaded = Translator | TextGenerator | Tagger
+AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator)
+Loaded = Translator | TextGenerator | Tagger | PhraseTranslator
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
 
@@ -76,6 +78,8 @@ def architecture(loaded: Loaded) -> str:
             return f"{loaded.config.network.kind} language model"
         case Tagger():
             return f"{loaded.config.encoder.kind} to {loaded.config.head}"
+        case PhraseTranslator():
+            return "phrase-based" if loaded.config.units == "phrases" else "word for word"
 
 
 def model_kind(loaded: Loaded) -> str:
@@ -87,6 +91,8 @@ def model_kind(loaded: Loaded) -> str:
             return "a language model"
         case Tagger():
             return "a tagger"
+        case PhraseTranslator():
+            return "a statistical translation model"
 
 
 def _load_kind(
@@ -95,6 +101,8 @@ def _load_kind(
     loaded = load(path, device=device, precision=precision)
     if isinstance(loaded, kind):
         return loaded
+    if isinstance(loaded, PhraseTranslator) and kind is Translator:
+        raise FolderError(f"{path}: is {model_kind(loaded)}, and this is for neural models; {_usage(loaded, path)}")
     raise FolderError(f"{path}: is {model_kind(loaded)} and cannot {purpose}; {_usage(loaded, path)}")
 
 
@@ -111,6 +119,8 @@ def _usage(loaded: Loaded, path: str | Path) -> str:
             )
         case Tagger():
             return f"`calque tag {argument}` labels words with it"
+        case PhraseTranslator():
+            return f"`calque translate {argument}` translates with it"
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
@@ -177,6 +187,11 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
         loaded = _read_folder(folder, values, format=manifest.format)
     except (ConfigError, TextError) as error:
         raise FolderError(f"{folder} cannot be used:\n{error}") from None
+    if isinstance(loaded, PhraseTranslator):
+        if precision not in ("auto", "float32"):
+            raise ConfigError(f"precision {precision}: a statistical model has tables in float32; leave it out")
+        loaded.model.eval()
+        return loaded
     loaded.model.to(device=chosen_device, dtype=dtype).eval()
     keep_normalised(loaded.model)
     if precision == "int8":
@@ -188,6 +203,18 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
         if isinstance(loaded, Translator):
             loaded.graphs = Graphs()
     return loaded
+
+
+def is_statistical(path: Path) -> bool:
+    """Whether a run or model folder has a statistical translation model, by its config, which is not verified."""
+    with suppress(ConfigError, OSError):
+        return _is_statistical(read_toml(model_folder(path) / "config.toml"))
+    return False
+
+
+def _is_statistical(values: Values) -> bool:
+    model = values.get("model")
+    return isinstance(model, dict) and model.get("kind") == "phrase-based"
 
 
 def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
@@ -202,6 +229,8 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
             return read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True), format=format)
         case "own":
             raise _own_model_error(folder)
+        case _ if _is_statistical(values):
+            return read_phrase_translator(folder, check(PhraseFolder, values, origin=origin, written=True))
         case _:
             folder_config = check(TranslationFolder, values, origin=origin, written=True)
             return read_translator(folder, folder_config, format=format)

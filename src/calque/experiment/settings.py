@@ -14,6 +14,7 @@ from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
+from calque.models.phrase_based import PhraseBasedConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
 from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
@@ -30,7 +31,7 @@ from calque.training.settings import TrainingConfig
 TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConfig, Field(discriminator="kind")]
 
 MODELS = {
-    "translation": ("encoder-decoder",),
+    "translation": ("encoder-decoder", "phrase-based"),
     "language-modelling": ("language-model",),
     "tagging": ("tagger",),
 }
@@ -79,6 +80,8 @@ class Experiment(Config):
                 problems = output_misfits(self, self.model.output) + language_misfits(self)
             case TaggerConfig():
                 problems = tagging_misfits(self, self.model)
+            case PhraseBasedConfig():
+                problems = phrase_misfits(self)
             case _:
                 assert_never(self.model)
         if problems:
@@ -119,12 +122,21 @@ def with_kinds(values: Values) -> Values:
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
+        if isinstance(model, dict) and model.get("kind") == "phrase-based":
+            values, text = {**values, "text": with_kind(words_by_default(text))}, None
         training = values.get("training", {})
         if task["kind"] != "translation" and isinstance(training, dict):
             values = {**values, "training": {"label_smoothing": 0.0, **training}}
     if isinstance(text, dict):
         values = {**values, "text": with_kind(text)}
     return values
+
+
+def words_by_default(text: Any) -> Any:
+    """A text section of a statistical translation model: all words of the corpus, unless it has another kind."""
+    if text is None or (isinstance(text, dict) and text.get("kind", "words") == "words"):
+        return {"kind": "words", "vocabulary_size": 1_000_000, **(text or {})}
+    return text
 
 
 def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
@@ -160,6 +172,26 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
             f"data.invalid = {experiment.data.invalid!r} is for text; labelled words that are not UTF-8 are always "
             "rejected with file and line"
         )
+    return problems
+
+
+def phrase_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a statistical translation model cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if isinstance(experiment.text, FormsConfig):
+        problems.append("text.kind = 'forms' is for taggers; source and target are text, e.g. with text.kind = 'words'")
+    if experiment.search != SearchConfig():
+        problems.append(
+            "search: beam search is for neural models; model.search has the limits of stack decoding, which a "
+            "statistical model uses"
+        )
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for neural models; a statistical model is estimated from counts")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for neural models; set it to 'fixed'")
+    if any(corpus.weight != 1 for corpus in experiment.data.train):
+        problems.append("data.train: a statistical model counts every pair once, so weight must be 1")
     return problems
 
 

@@ -15,11 +15,12 @@ from calque.models.language_model import LanguageModelConfig, RecurrentLanguageC
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
 from calque.models.ngram import NgramLanguageConfig
+from calque.models.phrase_based import PhraseBasedConfig, PhraseSearchConfig, PhraseTuningConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.tagger import TaggerConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
-AnyModelConfig = ModelConfig | LanguageModelConfig | TaggerConfig
+AnyModelConfig = ModelConfig | LanguageModelConfig | TaggerConfig | PhraseBasedConfig
 
 
 class System(NamedTuple):
@@ -263,7 +264,40 @@ TAGGERS: dict[str, System] = {
         "no pretrained word vectors",
     ),
 }
-SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS
+STATISTICAL: dict[str, System] = {
+    "dictionary": System(
+        PhraseBasedConfig(
+            units="words",
+            language_order=0,
+            reordering=False,
+            translations=20,
+            tuning=PhraseTuningConfig(iterations=0),
+            search=PhraseSearchConfig(distortion=0),
+        ),
+        "word for word: each word by its most likely translation of a word alignment, in order; counted, not trained",
+        "Vogel et al. 1996",
+    ),
+    "brown1993": System(
+        PhraseBasedConfig(
+            units="words",
+            language_order=3,
+            reordering=False,
+            translations=20,
+            tuning=PhraseTuningConfig(iterations=0),
+            search=PhraseSearchConfig(distortion=0),
+        ),
+        "noisy channel: words by a dictionary P(source | target) and a trigram model of the target, in order",
+        "Brown et al. 1993, §2; Vogel et al. 1996",
+        "one target word per source word, in the order of the source; the dictionary is that of an HMM alignment",
+    ),
+    "koehn2003": System(
+        PhraseBasedConfig(),
+        "phrase-based: phrase table, 5-gram model, lexicalised reordering; weights tuned on the validation data",
+        "Koehn et al. 2003; Och 2003",
+        "a log-linear model with the features of Moses; Kneser-Ney discounts; cube pruning",
+    ),
+}
+SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL
 
 _WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width")
 
