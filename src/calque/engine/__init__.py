@@ -19,6 +19,8 @@ from calque.engine.language_model_folder import save_language_model
 from calque.engine.model_files import KIND, WEIGHTS
 from calque.engine.noisy_channel import Channel
 from calque.engine.preparation import PendingAnswer
+from calque.engine.sentence_encoder import Neighbour, SentenceEncoder
+from calque.engine.sentence_encoder_folder import save_sentence_encoder
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
 from calque.engine.tagger_folder import save_tagger
 from calque.engine.text_generator import TextGenerator, TextPerplexity
@@ -41,11 +43,13 @@ __all__ = [
     "DeviceName",
     "Engine",
     "Loaded",
+    "Neighbour",
     "PendingAnswer",
     "PrecisionName",
     "Request",
     "Scored",
     "Sentence",
+    "SentenceEncoder",
     "TaggedSentence",
     "Tagger",
     "TextGenerator",
@@ -63,5 +67,6 @@ __all__ = [
     "pad_source",
     "save_language_model",
     "save_model",
+    "save_sentence_encoder",
     "save_tagger",
 ]
