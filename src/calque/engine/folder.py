@@ -35,9 +35,9 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
 
     Returns a translator, a text generator, a tagger or a sentence encoder, depending on the task.
 
-    Weights are stored and multiplied in `precision`; probabilities are computed in at least float32. With int8, for CPUs, large products are computed in
-    8 bits: about 1.5 times as fast in large batches, with slightly different translations. With auto, the precision is
-    float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
+    Weights are stored and multiplied in `precision`; probabilities are computed in at least float32. With int8, for
+    CPUs, large products are computed in 8 bits: about 1.5 times as fast in large batches, with slightly different
+    translations. With auto, the precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -68,6 +68,13 @@ def load_text_generator(
 def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Tagger:
     """`load` for a tagger; for any other model, raises an error that names the command to use instead."""
     return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
+
+
+def load_sentence_encoder(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
+) -> SentenceEncoder:
+    """`load` for a sentence encoder; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(SentenceEncoder, path, purpose="encode pairs", device=device, precision=precision)
 
 
 def architecture(loaded: Loaded) -> str:

@@ -126,13 +126,13 @@ def stream_vectors(
     batch_tokens: int = BATCH_TOKENS,
     together: int = TOGETHER,
 ) -> Iterator[TextVector]:
-    """The vector of every text, in order. It does not depend on the other texts.
+    """The vector of every text, in order. It does not depend on the other texts; white space alone is an empty text.
 
     `together` texts are read before the vector of the first is returned.
     """
     remaining = iter(texts)
     while group := list(islice(remaining, together)):
-        rows = reader.split(group)
+        rows = [row if text.strip() else row[:0] for text, row in zip(group, reader.split(group), strict=True)]
         short = [row[: reader.limit] for row in rows]
         vectors = np.zeros((len(group), reader.width), dtype=np.float32)
         for indices in _batches([len(row) for row in short], batch_tokens=batch_tokens):

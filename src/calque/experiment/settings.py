@@ -189,7 +189,9 @@ def embedding_misfits(experiment: Experiment) -> list[str]:
     if training.compile:
         problems.append("training.compile: sentence encoders are not compiled; set it to false")
     if training.watch_gradients:
-        problems.append("training.watch_gradients: gradient flow is not measured for sentence encoders; set it to false")
+        problems.append(
+            "training.watch_gradients: gradient flow is not measured for sentence encoders; set it to false"
+        )
     if experiment.data.aligned:
         problems.append("data.train: word alignments are for translation; leave them out")
     return problems
