@@ -24,6 +24,7 @@ COMMANDS = (
     "translate",
     "generate",
     "tag",
+    "embed",
     "align",
     "score",
     "evaluate",

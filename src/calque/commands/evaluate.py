@@ -11,12 +11,14 @@ from calque.commands.inputs import device_and_precision, input_lines, refuse_unr
 from calque.commands.options import (
     Device,
     Precision,
+    choice_option,
     count_option,
     file_option,
     model_argument,
     search_argument,
 )
 from calque.commands.rendering import one_line
+from calque.commands.retrieval_scores import POOLINGS, evaluate_retrieval
 from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError, DataError
 
@@ -31,6 +33,10 @@ def evaluate(
     *,
     source: Annotated[Path | None, file_option(help="Sentences, one per line (plain or compressed).")] = None,
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
+    target: Annotated[
+        Path | None, file_option(help="The partners of the sources, to score sentence vectors by retrieval.")
+    ] = None,
+    pooling: Annotated[str | None, choice_option(choices=POOLINGS, help="With --target: as in `calque embed`.")] = None,
     text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
     columns: Columns = None,
@@ -45,7 +51,8 @@ def evaluate(
 
     Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
     models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
-    precision, recall and F1 of each type.
+    precision, recall and F1 of each type. With --target, the sentence vectors of any model are scored by retrieval:
+    each source looks for its target among all targets, and the other way round; top-1, top-5 and mean reciprocal rank.
 
     Examples:
 
@@ -55,8 +62,26 @@ def evaluate(
 
         calque evaluate runs/english --text test.txt
 
+        calque evaluate runs/captions --source test.en --target test.de
+
         calque evaluate runs/upos --conll test.conllu --confusion confusion.png
     """
+    if target is not None:
+        idle: dict[str, object] = {"--reference": reference, "settings": settings, "--beam": beam, "--output": output}
+        idle |= {"--text": text, "--conll": conll, "--columns": columns, "--confusion": confusion}
+        evaluate_retrieval(
+            model,
+            source=source,
+            target=target,
+            pooling=pooling,
+            idle=[name for name, value in idle.items() if value],
+            as_json=as_json,
+            device=device,
+            precision=precision,
+        )
+        return
+    if pooling is not None:
+        raise ConfigError("--pooling needs --source and --target, the pairs whose vectors are compared")
     is_translation = bool(source or reference or settings or beam or output)
     if conll is not None:
         if is_translation or text:
@@ -74,7 +99,8 @@ def evaluate(
         return
     if source is None or reference is None:
         raise ConfigError(
-            "give --source and --reference for translation, --text for a language model, or --conll for a tagger"
+            "give --source and --reference for translation, --source and --target for sentence vectors, --text for a "
+            "language model, or --conll for a tagger"
         )
     from calque.commands.statistical_models import load_statistical
     from calque.engine import is_statistical

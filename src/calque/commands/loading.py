@@ -15,6 +15,7 @@ from calque.engine import (
     Channel,
     Loaded,
     PhraseTranslator,
+    SentenceEncoder,
     Tagger,
     TextGenerator,
     Translator,
@@ -93,6 +94,7 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     TextGenerator: "--text FILE",
     Tagger: "--conll FILE",
     PhraseTranslator: "--source FILE --reference FILE",
+    SentenceEncoder: "--source FILE --target FILE",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""
 

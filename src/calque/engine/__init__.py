@@ -11,6 +11,7 @@ from calque.engine.folder import (
     architecture,
     is_statistical,
     load,
+    load_sentence_encoder,
     load_tagger,
     load_text_generator,
     load_translator,
@@ -21,6 +22,8 @@ from calque.engine.model_files import KIND, WEIGHTS
 from calque.engine.noisy_channel import Channel
 from calque.engine.phrase_translator import PhraseEngine, PhraseTranslator
 from calque.engine.preparation import PendingAnswer
+from calque.engine.sentence_encoder import Neighbour, SentenceEncoder
+from calque.engine.sentence_encoder_folder import save_sentence_encoder
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
 from calque.engine.tagger_folder import save_tagger
 from calque.engine.text_generator import TextGenerator, TextPerplexity
@@ -43,6 +46,7 @@ __all__ = [
     "DeviceName",
     "Engine",
     "Loaded",
+    "Neighbour",
     "PendingAnswer",
     "PhraseEngine",
     "PhraseTranslator",
@@ -50,6 +54,7 @@ __all__ = [
     "Request",
     "Scored",
     "Sentence",
+    "SentenceEncoder",
     "TaggedSentence",
     "Tagger",
     "TextGenerator",
@@ -61,6 +66,7 @@ __all__ = [
     "decoding_step",
     "is_statistical",
     "load",
+    "load_sentence_encoder",
     "load_tagger",
     "load_text_generator",
     "load_translator",
@@ -68,5 +74,6 @@ __all__ = [
     "pad_source",
     "save_language_model",
     "save_model",
+    "save_sentence_encoder",
     "save_tagger",
 ]

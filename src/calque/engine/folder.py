@@ -10,6 +10,8 @@ from calque.engine.language_model_folder import LanguageModelFolder, read_langua
 from calque.engine.model_files import FORMATS, INT8_DETAILS, INT8_FORMAT, KIND, WEIGHTS
 from calque.engine.phrase_folder import PhraseFolder, read_phrase_translator
 from calque.engine.phrase_translator import PhraseTranslator
+from calque.engine.sentence_encoder import SentenceEncoder
+from calque.engine.sentence_encoder_folder import SentenceEncoderFolder, read_sentence_encoder
 from calque.engine.tagger import Tagger
 from calque.engine.tagger_folder import TaggerFolder, read_tagger
 from calque.engine.text_generator import TextGenerator
@@ -25,18 +27,19 @@ from calque.layers.packed import pack
 from calque.layers.padded import pad
 from calque.search.graphs import Graphs
 
-AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator)
-Loaded = Translator | TextGenerator | Tagger | PhraseTranslator
+AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder)
+Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Loaded:
     """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
-    Returns a translator, a text generator or a tagger, depending on the task. Weights are stored and multiplied in
-    `precision`; probabilities are computed in at least float32. With int8, for CPUs, large products are computed in
-    8 bits: about 1.5 times as fast in large batches, with slightly different translations. With auto, the precision is
-    float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
+    Returns a translator, a text generator, a tagger or a sentence encoder, depending on the task.
+
+    Weights are stored and multiplied in `precision`; probabilities are computed in at least float32. With int8, for
+    CPUs, large products are computed in 8 bits: about 1.5 times as fast in large batches, with slightly different
+    translations. With auto, the precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -69,6 +72,13 @@ def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: Pre
     return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
 
 
+def load_sentence_encoder(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
+) -> SentenceEncoder:
+    """`load` for a sentence encoder; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(SentenceEncoder, path, purpose="encode pairs", device=device, precision=precision)
+
+
 def architecture(loaded: Loaded) -> str:
     """The kinds of a model's parts, such as "transformer to luong"."""
     match loaded:
@@ -80,6 +90,8 @@ def architecture(loaded: Loaded) -> str:
             return f"{loaded.config.encoder.kind} to {loaded.config.head}"
         case PhraseTranslator():
             return "phrase-based" if loaded.config.units == "phrases" else "word for word"
+        case SentenceEncoder():
+            return f"{loaded.config.encoder.kind} sentence encoder"
 
 
 def model_kind(loaded: Loaded) -> str:
@@ -93,6 +105,8 @@ def model_kind(loaded: Loaded) -> str:
             return "a tagger"
         case PhraseTranslator():
             return "a statistical translation model"
+        case SentenceEncoder():
+            return "a sentence encoder"
 
 
 def _load_kind(
@@ -121,6 +135,8 @@ def _usage(loaded: Loaded, path: str | Path) -> str:
             return f"`calque tag {argument}` labels words with it"
         case PhraseTranslator():
             return f"`calque translate {argument}` translates with it"
+        case SentenceEncoder():
+            return f"`calque embed {argument}` computes sentence vectors with it"
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
@@ -227,6 +243,10 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
             )
         case "tagging":
             return read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True), format=format)
+        case "embedding":
+            return read_sentence_encoder(
+                folder, check(SentenceEncoderFolder, values, origin=origin, written=True), format=format
+            )
         case "own":
             raise _own_model_error(folder)
         case _ if _is_statistical(values):

@@ -8,6 +8,7 @@ from torch import nn
 from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.experiment.assembly import Assembly, precision_warnings, refuse_uncomputable, refuse_unknown_metrics
+from calque.experiment.embedding import EmbeddingAssembly
 from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.phrase_translation import PhraseTranslationAssembly
 from calque.experiment.settings import Experiment
@@ -15,6 +16,7 @@ from calque.experiment.tagging import TaggingAssembly
 from calque.experiment.translation import TranslationAssembly
 from calque.inspection.gradient_watching import watched_gradient_flow
 from calque.models.phrase_based import PhraseBasedConfig
+from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -36,6 +38,8 @@ def assembly_of(experiment: Experiment) -> Assembly:
             return LanguageModellingAssembly(experiment)
         case TaggingConfig():
             return TaggingAssembly(experiment)
+        case EmbeddingConfig():
+            return EmbeddingAssembly(experiment)
         case _:
             assert_never(experiment.task)
 

@@ -15,11 +15,13 @@ from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
 from calque.models.phrase_based import PhraseBasedConfig
+from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
 from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
+from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -28,14 +30,23 @@ from calque.text.training import with_kind
 from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
-TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConfig, Field(discriminator="kind")]
+TaskConfig = Annotated[
+    TranslationConfig | LanguageModellingConfig | TaggingConfig | EmbeddingConfig,
+    Field(discriminator="kind"),
+]
 
 MODELS = {
     "translation": ("encoder-decoder", "phrase-based"),
     "language-modelling": ("language-model",),
     "tagging": ("tagger",),
+    "embedding": ("sentence-encoder",),
 }
-DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tagging": "huang2015"}
+DEFAULT_SYSTEMS = {
+    "translation": "tiny",
+    "language-modelling": "language",
+    "tagging": "huang2015",
+    "embedding": "sentences",
+}
 """For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
 TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
 """For each kind of model, its task."""
@@ -82,6 +93,8 @@ class Experiment(Config):
                 problems = tagging_misfits(self, self.model)
             case PhraseBasedConfig():
                 problems = phrase_misfits(self)
+            case SentenceEncoderConfig():
+                problems = embedding_misfits(self)
             case _:
                 assert_never(self.model)
         if problems:
@@ -107,7 +120,7 @@ class OwnExperiment(Config):
 def with_kinds(values: Values) -> Values:
     """The values of an experiment, with the kinds of its text, model and task sections filled in.
 
-    For taggers and language models, a missing model section and label smoothing (0) are filled in too.
+    For tasks other than translation, a missing model section and label smoothing (0) are filled in too.
     """
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
@@ -118,7 +131,7 @@ def with_kinds(values: Values) -> Values:
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
             values = {**values, "model": {"kind": MODELS[task["kind"]][0], **model}}
-        elif model is None and task["kind"] in ("language-modelling", "tagging"):
+        elif model is None and task["kind"] in DEFAULT_SYSTEMS and task["kind"] != "translation":
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
@@ -192,6 +205,29 @@ def phrase_misfits(experiment: Experiment) -> list[str]:
         problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for neural models; set it to 'fixed'")
     if any(corpus.weight != 1 for corpus in experiment.data.train):
         problems.append("data.train: a statistical model counts every pair once, so weight must be 1")
+    return problems
+
+
+def embedding_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a sentence encoder cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if isinstance(experiment.text, FormsConfig):
+        problems.append("text.kind = 'forms' is for taggers; source and target are text, e.g. with 'tokens'")
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a sentence encoder has its contrastive loss only")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if training.label_smoothing:
+        problems.append(f"training.label_smoothing = {training.label_smoothing}: pairs have no labels; set it to 0")
+    if training.compile:
+        problems.append("training.compile: sentence encoders are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append(
+            "training.watch_gradients: gradient flow is not measured for sentence encoders; set it to false"
+        )
+    if experiment.data.aligned:
+        problems.append("data.train: word alignments are for translation; leave them out")
     return problems
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from calque.config import check, to_values
 from calque.errors import ConfigError
 from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
+from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.characters import ConvolutionalCharactersConfig, RecurrentCharactersConfig
 from calque.models.cho import ChoConfig
@@ -17,10 +18,11 @@ from calque.models.model import ModelConfig
 from calque.models.ngram import NgramLanguageConfig
 from calque.models.phrase_based import PhraseBasedConfig, PhraseSearchConfig, PhraseTuningConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
+from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.tagger import TaggerConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
-AnyModelConfig = ModelConfig | LanguageModelConfig | TaggerConfig | PhraseBasedConfig
+AnyModelConfig = ModelConfig | LanguageModelConfig | TaggerConfig | PhraseBasedConfig | SentenceEncoderConfig
 
 
 class System(NamedTuple):
@@ -297,9 +299,26 @@ STATISTICAL: dict[str, System] = {
         "a log-linear model with the features of Moses; Kneser-Ney discounts; cube pruning",
     ),
 }
-SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL
+SENTENCE_ENCODERS: dict[str, System] = {
+    "sentences": System(
+        SentenceEncoderConfig(
+            projection=256, encoder=TransformerEncoderConfig(layers=2, width=256, feed_forward=1024, heads=4)
+        ),
+        "a sentence encoder: Transformer, 2 layers, width 256, mean pooling, vectors of 256",
+        "Guo et al. 2018, §2; Yang et al. 2019, §2",
+        "our own size; pre-norm; the loss compares each pair with its own batch only, in both directions",
+    ),
+    "bag-of-words": System(
+        SentenceEncoderConfig(
+            pooling="last", projection=256, encoder=BagOfWordsEncoderConfig(width=256, embedding=256, dropout=0.1)
+        ),
+        "a sentence encoder without word order: the mean of the word vectors, vectors of 256",
+        "not from a paper: a baseline",
+    ),
+}
+SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL | SENTENCE_ENCODERS
 
-_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width")
+_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width", "projection")
 
 
 def system_model(name: str, *, scale: float = 1.0) -> AnyModelConfig:
