@@ -54,8 +54,8 @@ def gradient_flow_report(
     loaded = load(run, device=device, precision=precision)
     if not isinstance(loaded, Translator | TextGenerator | Tagger):
         raise ConfigError(
-            f"{run}: is {model_kind(loaded)}; gradient flow is measured in neural translation models, language models and "
-            "taggers only"
+            f"{run}: is {model_kind(loaded)}; gradient flow is measured in neural translation models, language models "
+            "and taggers only"
         )
     batches = _file_batches(loaded, run, source=source, target=target, sentences=sentences)
     if batches is None:
