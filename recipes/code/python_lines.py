@@ -1,4 +1,4 @@
-"""Lines of Python: strings hidden behind placeholders, and whether a line parses once it is completed to a statement."""
+"""Lines of Python: strings hidden behind placeholders, and whether a completed line parses."""
 
 import ast
 import re
@@ -8,7 +8,12 @@ from typing import NamedTuple
 
 STRING = re.compile(r'(?<!\w)"[^"]*"|(?<!\w)\'[^\']*\'(?!\w)')
 WORD = re.compile(r"\w+|[^\w\s]")
-_CONTINUATIONS = {"elif": "if True:\n pass\n", "else": "if True:\n pass\n", "except": "try:\n pass\n", "finally": "try:\n pass\n"}
+_CONTINUATIONS = {
+    "elif": "if True:\n pass\n",
+    "else": "if True:\n pass\n",
+    "except": "try:\n pass\n",
+    "finally": "try:\n pass\n",
+}
 
 
 class Hidden(NamedTuple):

@@ -11,7 +11,17 @@ from pathlib import Path
 from calque.evaluation.diversity import distinct, most_frequent_share
 from calque.evaluation.metrics import bleu
 from recipes.runner.files import read_json, read_lines, write_json
-from recipes.runner.pair_recipe import Baseline, Column, Pair, Recipe, Row, System, read_part, write_pairs
+from recipes.runner.pair_recipe import (
+    REFERENCES,
+    Baseline,
+    Column,
+    Pair,
+    Recipe,
+    Row,
+    System,
+    read_part,
+    write_pairs,
+)
 from recipes.runner.retrieval import TfIdf
 
 HERE = Path(__file__).resolve().parent
@@ -127,7 +137,7 @@ RECIPE = Recipe(
     baselines=(
         Baseline("frequent", "the most frequent reply", most_frequent),
         Baseline("nearest", "what followed the nearest training turn", nearest),
-        Baseline("references", "the references themselves", references),
+        Baseline(REFERENCES, "the references themselves", references),
     ),
     columns=(
         Column("bleu", "BLEU", 2),

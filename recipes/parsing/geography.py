@@ -136,8 +136,7 @@ def nearest_template(group: Path) -> list[str]:
     train, values = read_part(group, "train"), read_json(group / VALUES)
     types = {value: name.rstrip("0123456789") for variables in values for name, value in variables.items()}
     templates = [
-        (anonymised(question, types)[0], anonymised(joined(query), types)[0], question)
-        for (question, query) in train
+        (anonymised(question, types)[0], anonymised(joined(query), types)[0], question) for (question, query) in train
     ]
     index = TfIdf([question for question, _, _ in templates])
     outputs = []

@@ -168,7 +168,9 @@ def main(arguments: Sequence[str]) -> int:
         score(*arguments[1:])
         return 0
     options, started = _arguments(arguments), time.monotonic()
-    shared = Options(tuple(options.seeds), options.device, tuple(options.settings), options.rows and tuple(options.rows))
+    shared = Options(
+        tuple(options.seeds), options.device, tuple(options.settings), options.rows and tuple(options.rows)
+    )
     recipes = [find_recipe(module) for module in options.recipes]
     jobs: list[Job] = []
     try:
@@ -193,7 +195,7 @@ def publish(recipe: Recipe, out: Path, *, write: Path | None) -> None:
     """Prints the table and samples of a recipe, and saves both."""
     results = collect(recipe, out)
     text = page(recipe, results)
-    trained = [row.name for row in (*recipe.baselines, *recipe.rows) if row.name in results]
+    trained = [row.name for row in recipe.lines if row.name in results]
     shown = samples(recipe, out, rows=trained)
     print(f"\n{recipe.name}\n\n{text}\n\n{shown}")
     write_json(out / "results.json", results)

@@ -15,6 +15,7 @@ from recipes.runner.files import read_json, read_lines, write_lines
 from recipes.runner.pages import mean_and_range, table
 
 PARTS = ("train", "valid", "test")
+REFERENCES = "references"  # a row that scores the references themselves
 BASELINE = "baseline"  # the seed of results that no training changes
 Pair = tuple[str, str]
 Outputs = Sequence[str]
@@ -72,7 +73,14 @@ class Recipe:
     baselines: tuple[Baseline, ...]
     columns: tuple[Column, ...]
     samples: int = 4
-    restore: Callable[[Path, Outputs], list[str]] = field(default=lambda _group, outputs: list(outputs))  # to plain text
+    restore: Callable[[Path, Outputs], list[str]] = field(
+        default=lambda _group, outputs: list(outputs)
+    )  # to plain text
+
+    @property
+    def lines(self) -> "list[Baseline | Row]":
+        """The lines of the table, baselines first."""
+        return [*self.baselines, *self.rows]
 
     def system(self, name: str) -> System:
         """The system with this name."""
@@ -100,7 +108,7 @@ def read_part(folder: Path, part: str) -> list[Pair]:
 def collect(recipe: Recipe, out: Path) -> dict[str, list[dict[str, Any]]]:
     """The results of every row so far, baselines first: one entry per seed."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for row in (*recipe.baselines, *recipe.rows):
+    for row in recipe.lines:
         paths = sorted((out / "results").glob(f"{row.name}-*.json"), key=_seed)
         results = [read_json(path) for path in paths if _name(path) == row.name]
         if results:
@@ -111,7 +119,7 @@ def collect(recipe: Recipe, out: Path) -> dict[str, list[dict[str, Any]]]:
 def page(recipe: Recipe, results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """The table of all rows: mean and range over seeds; a row without results says so."""
     lines = []
-    for row in (*recipe.baselines, *recipe.rows):
+    for row in recipe.lines:
         found = results.get(row.name, ())
         values = [
             mean_and_range([entry["scores"][column.metric] for entry in found], digits=column.digits)
@@ -124,7 +132,8 @@ def page(recipe: Recipe, results: Mapping[str, Sequence[Mapping[str, Any]]]) -> 
 
 def samples(recipe: Recipe, out: Path, *, rows: Sequence[str]) -> str:
     """Some test sources with their references and the outputs of rows' first seeds, as a Markdown list."""
-    groups = {row.name: row.group for row in (*recipe.baselines, *recipe.rows)}
+    groups = {row.name: row.group for row in recipe.lines}
+    rows = [name for name in rows if name != REFERENCES]
     texts = []
     for group in dict.fromkeys(groups[name] for name in rows):
         folder = out / "data" / group

@@ -37,6 +37,9 @@ def evaluate(
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
     beam: Annotated[int | None, count_option(help="Beam size.")] = None,
     output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A further metric: rouge, distinct or token_error_rate; repeatable.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -53,11 +56,14 @@ def evaluate(
 
         calque evaluate runs/1 length_penalty=1 coverage=0.2 --source test.de --reference test.en
 
+        calque evaluate runs/subjects --source test.body --reference test.subject --metric rouge
+
         calque evaluate runs/english --text test.txt
 
         calque evaluate runs/upos --conll test.conllu --confusion confusion.png
     """
-    is_translation = bool(source or reference or settings or beam or output)
+    is_translation = bool(source or reference or settings or beam or output or metric)
+    _refuse_unknown_metrics(metric or [])
     if conll is not None:
         if is_translation or text:
             raise ConfigError("--conll is for a tagger and cannot be combined with --text or options for translation")
@@ -79,7 +85,7 @@ def evaluate(
     test = _read_test_set(source, reference, output=output)
     translator, search = _load_translator(model, settings or [], beam=beam, device=device, precision=precision)
     translations = _translate(translator, test, search=search, output=output)
-    _print_scores(translator, translations, test, search=search, as_json=as_json)
+    _print_scores(translator, translations, test, search=search, further=metric or [], as_json=as_json)
 
 
 class _TestSet(NamedTuple):
@@ -137,21 +143,42 @@ def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfi
     return translations
 
 
+def _refuse_unknown_metrics(names: list[str]) -> None:
+    """Raises an error for an unknown --metric, and for ROUGE without its package, before anything is decoded."""
+    if not names:
+        return
+    from calque.evaluation.further_metrics import SCORERS
+
+    if unknown := [name for name in names if name not in SCORERS]:
+        raise ConfigError(f"--metric {unknown[0]}: unknown metric; expected one of {', '.join(SCORERS)}")
+    if "rouge" in names:
+        SCORERS["rouge"](["a"], ["a"])
+
+
 def _print_scores(
-    translator: "Translator", translations: list[str], test: _TestSet, *, search: "SearchConfig", as_json: bool
+    translator: "Translator",
+    translations: list[str],
+    test: _TestSet,
+    *,
+    search: "SearchConfig",
+    further: list[str],
+    as_json: bool,
 ) -> None:
+    from calque.evaluation.further_metrics import SCORERS
     from calque.evaluation.metrics import is_short_for_bleu, median_words, score_translations
     from calque.evaluation.perplexity import perplexity
 
-    scores = score_translations(translations, test.references)
+    scores = score_translations(translations, test.references)._asdict()
+    for name in dict.fromkeys(further):
+        scores |= SCORERS[name](translations, test.references)
     per_piece = perplexity(translator.loss(test.sources, test.references))
     words = median_words(test.references)
     if as_json:
-        values = {name: metric._asdict() for name, metric in scores._asdict().items()}
-        further = {"perplexity": per_piece, "beam": search.beam, "median_reference_words": words}
-        typer.echo(json.dumps({**values, **further}, indent=1))
+        values = {name: metric._asdict() for name, metric in scores.items()}
+        facts = {"perplexity": per_piece, "beam": search.beam, "median_reference_words": words}
+        typer.echo(json.dumps({**values, **facts}, indent=1))
         return
-    for name, metric in scores._asdict().items():
+    for name, metric in scores.items():
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
     typer.echo(f"{'perplexity':16} {per_piece:7.2f}   per piece; beam {search.beam} for the other scores")
     if is_short_for_bleu(words):

@@ -1,6 +1,8 @@
-"""ROUGE of summaries, by the package rouge-score: F-measures of shared n-grams and of the longest common subsequence."""
+"""ROUGE of summaries, by the package rouge-score: F-measures of n-grams and of the longest common subsequence."""
 
 from collections.abc import Sequence
+from importlib.metadata import version
+from statistics import fmean
 from typing import NamedTuple
 
 from calque.errors import DataError
@@ -13,7 +15,7 @@ class Rouge(NamedTuple):
 
     rouge1: float
     rouge2: float
-    rougeL: float  # noqa: N815: the metric's name
+    rougeL: float  # noqa: N815 - the name of the metric
     signature: str
 
 
@@ -33,11 +35,6 @@ def rouge(summaries: Sequence[str], references: Sequence[str], *, stemmer: bool 
         raise DataError('ROUGE needs rouge-score; install it with: pip install "calque[summaries]"') from None
     scorer = rouge_scorer.RougeScorer(list(KINDS), use_stemmer=stemmer)
     scores = [scorer.score(reference, text) for text, reference in zip(summaries, references, strict=True)]
-    means = [100 * sum(score[kind].fmeasure for score in scores) / len(scores) for kind in KINDS]
-    return Rouge(*means, f"rouge-score:{_version()}|stemmer:{'yes' if stemmer else 'no'}|n:{len(references)}")
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("rouge-score")
+    unigrams, bigrams, longest = (100 * fmean(score[kind].fmeasure for score in scores) for kind in KINDS)
+    signature = f"rouge-score:{version('rouge-score')}|stemmer:{'yes' if stemmer else 'no'}|n:{len(references)}"
+    return Rouge(unigrams, bigrams, longest, signature)
