@@ -43,6 +43,9 @@ def evaluate(
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
     beam: Annotated[int | None, count_option(help="Beam size.")] = None,
     output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A further metric: rouge, distinct or token_error_rate; repeatable.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -60,6 +63,8 @@ def evaluate(
 
         calque evaluate runs/1 length_penalty=1 coverage=0.2 --source test.de --reference test.en
 
+        calque evaluate runs/subjects --source test.body --reference test.subject --metric rouge
+
         calque evaluate runs/english --text test.txt
 
         calque evaluate runs/captions --source test.en --target test.de
@@ -68,7 +73,7 @@ def evaluate(
     """
     if target is not None:
         idle: dict[str, object] = {"--reference": reference, "settings": settings, "--beam": beam, "--output": output}
-        idle |= {"--text": text, "--conll": conll, "--columns": columns, "--confusion": confusion}
+        idle |= {"--text": text, "--conll": conll, "--columns": columns, "--confusion": confusion, "--metric": metric}
         evaluate_retrieval(
             model,
             source=source,
@@ -82,7 +87,8 @@ def evaluate(
         return
     if pooling is not None:
         raise ConfigError("--pooling needs --source and --target, the pairs whose vectors are compared")
-    is_translation = bool(source or reference or settings or beam or output)
+    is_translation = bool(source or reference or settings or beam or output or metric)
+    _refuse_unknown_metrics(metric or [])
     if conll is not None:
         if is_translation or text:
             raise ConfigError("--conll is for a tagger and cannot be combined with --text or options for translation")
@@ -110,12 +116,13 @@ def evaluate(
     if is_statistical(model):
         statistical = load_statistical(model, settings or [], beam=beam, device=device, precision=precision)
         translations = _translate(statistical, test, search=statistical.search, output=output)
-        _print_scores(translations, test, perplexity=None, beam=statistical.config.search.stack, as_json=as_json)
+        beam = statistical.config.search.stack
+        _print_scores(translations, test, perplexity=None, beam=beam, further=metric or [], as_json=as_json)
         return
     translator, search = _load_translator(model, settings or [], beam=beam, device=device, precision=precision)
     translations = _translate(translator, test, search=search, output=output)
-    loss = translator.loss(test.sources, test.references)
-    _print_scores(translations, test, perplexity=perplexity(loss), beam=search.beam, as_json=as_json)
+    loss = perplexity(translator.loss(test.sources, test.references))
+    _print_scores(translations, test, perplexity=loss, beam=search.beam, further=metric or [], as_json=as_json)
 
 
 class _TestSet(NamedTuple):
@@ -175,20 +182,41 @@ def _translate(
     return translations
 
 
+def _refuse_unknown_metrics(names: list[str]) -> None:
+    """Raises an error for an unknown --metric, and for ROUGE without its package, before anything is decoded."""
+    if not names:
+        return
+    from calque.evaluation.further_metrics import SCORERS
+
+    if unknown := [name for name in names if name not in SCORERS]:
+        raise ConfigError(f"--metric {unknown[0]}: unknown metric; expected one of {', '.join(SCORERS)}")
+    if "rouge" in names:
+        SCORERS["rouge"](["a"], ["a"])
+
+
 def _print_scores(
-    translations: list[str], test: _TestSet, *, perplexity: float | None, beam: int, as_json: bool
+    translations: list[str],
+    test: _TestSet,
+    *,
+    perplexity: float | None,
+    beam: int,
+    further: list[str],
+    as_json: bool,
 ) -> None:
     """Prints all scores; a statistical model has no perplexity, and its beam is the size of its stacks."""
+    from calque.evaluation.further_metrics import SCORERS
     from calque.evaluation.metrics import is_short_for_bleu, median_words, score_translations
 
-    scores = score_translations(translations, test.references)
+    scores = score_translations(translations, test.references)._asdict()
+    for name in dict.fromkeys(further):
+        scores |= SCORERS[name](translations, test.references)
     words = median_words(test.references)
     if as_json:
-        values = {name: metric._asdict() for name, metric in scores._asdict().items()}
-        further = {"perplexity": perplexity, "beam": beam, "median_reference_words": words}
-        typer.echo(json.dumps({**values, **further}, indent=1))
+        values = {name: metric._asdict() for name, metric in scores.items()}
+        facts = {"perplexity": perplexity, "beam": beam, "median_reference_words": words}
+        typer.echo(json.dumps({**values, **facts}, indent=1))
         return
-    for name, metric in scores._asdict().items():
+    for name, metric in scores.items():
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
     if perplexity is not None:
         typer.echo(f"{'perplexity':16} {perplexity:7.2f}   per piece; beam {beam} for the other scores")
