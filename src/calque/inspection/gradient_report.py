@@ -9,7 +9,7 @@ from calque.config import read_toml
 from calque.data.lines import LINE_LIMIT, path_lines
 from calque.data.prepare import open_prepared
 from calque.devices import DeviceName, PrecisionName
-from calque.engine import Tagger, TextGenerator, Translator, load, model_kind
+from calque.engine import Tagger, TextGenerator, Translator, is_statistical, load, model_kind
 from calque.errors import ConfigError, DataError
 from calque.inspection.document import model_summary
 from calque.inspection.gradient_flow import KIND, VERSION, gradient_flow, skips_own_state, top_states
@@ -51,6 +51,8 @@ def gradient_flow_report(
     It is measured on at most `sentences` sentence pairs of two files (for a language model, lines of `target`) or, if
     no files are given, on evenly spaced rows of the run's validation data.
     """
+    if is_statistical(run):
+        raise ConfigError(f"{run}: a statistical model is estimated from counts and has no gradients")
     loaded = load(run, device=device, precision=precision)
     if not isinstance(loaded, Translator | TextGenerator | Tagger):
         raise ConfigError(

@@ -33,7 +33,7 @@ class PhraseSearchConfig(Config):
 class PhraseTuningConfig(Config):
     """How the weights of the log-linear model are tuned on the validation data (Och 2003)."""
 
-    iterations: int = Field(default=5, ge=0, le=100)
+    iterations: int = Field(default=4, ge=0, le=100)
     """Rounds of translating the validation sources and optimising the weights; 0 keeps the initial weights."""
     nbest: int = Field(default=100, ge=1, le=10_000)
     """Translations of each sentence that an iteration adds to those of the earlier ones."""

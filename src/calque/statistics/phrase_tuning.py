@@ -12,6 +12,8 @@ from calque.statistics.mert import Optimum, optimise, pad_candidates
 from calque.statistics.phrase_model import UNKNOWN, Derivation, PhraseModel
 from calque.statistics.stack_decoder import StackDecoder, StackSearch
 
+TRIED = 5  # derivations looked at for each different translation of an n-best list
+
 
 class Measure(Protocol):
     """A corpus metric that is computed from sums of segment statistics, and its references."""
@@ -28,7 +30,7 @@ class Measure(Protocol):
 class TuningSettings(NamedTuple):
     """How weights are tuned."""
 
-    iterations: int = 5
+    iterations: int = 4
     nbest: int = 100
     """Different translations of each sentence per iteration."""
     restarts: int = 2
@@ -102,14 +104,15 @@ class Tuner:
         firsts, added = [], 0
         for number, ids in enumerate(self.sources):
             self.check_stop()
-            seen: set[str] = set()
-            for derivation in islice(decoder.derivations(ids), 20 * self.settings.nbest):
-                text = self.text(number, derivation)
-                if text in seen:
+            seen: set[tuple[int, ...]] = set()
+            for derivation in islice(decoder.derivations(ids), TRIED * self.settings.nbest):
+                words = derivation.words
+                if words in seen:
                     continue
+                text = self.text(number, derivation)
                 if not seen:
                     firsts.append(text)
-                seen.add(text)
+                seen.add(words)
                 steps = model.steps(derivation.options, length=len(ids))
                 features = np.sum([step.features for step in steps], axis=0)
                 key = np.round(features, 6).tobytes() + text.encode()
