@@ -10,6 +10,7 @@ from calque.engine.folder import (
     Loaded,
     architecture,
     load,
+    load_recommender,
     load_tagger,
     load_text_generator,
     load_translator,
@@ -19,6 +20,8 @@ from calque.engine.language_model_folder import save_language_model
 from calque.engine.model_files import KIND, WEIGHTS
 from calque.engine.noisy_channel import Channel
 from calque.engine.preparation import PendingAnswer
+from calque.engine.recommender import History, Recommendations, Recommender
+from calque.engine.recommender_folder import save_recommender
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
 from calque.engine.tagger_folder import save_tagger
 from calque.engine.text_generator import TextGenerator, TextPerplexity
@@ -40,9 +43,12 @@ __all__ = [
     "Detail",
     "DeviceName",
     "Engine",
+    "History",
     "Loaded",
     "PendingAnswer",
     "PrecisionName",
+    "Recommendations",
+    "Recommender",
     "Request",
     "Scored",
     "Sentence",
@@ -56,6 +62,7 @@ __all__ = [
     "choose_device",
     "decoding_step",
     "load",
+    "load_recommender",
     "load_tagger",
     "load_text_generator",
     "load_translator",
@@ -63,5 +70,6 @@ __all__ = [
     "pad_source",
     "save_language_model",
     "save_model",
+    "save_recommender",
     "save_tagger",
 ]

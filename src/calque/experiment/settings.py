@@ -14,12 +14,14 @@ from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
+from calque.models.recommender import RecommenderConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
 from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.text import FormsConfig, GivenConfig, SentencePieceConfig, TextConfig
@@ -27,10 +29,22 @@ from calque.text.training import with_kind
 from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
-TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConfig, Field(discriminator="kind")]
+TaskConfig = Annotated[
+    TranslationConfig | LanguageModellingConfig | TaggingConfig | RecommendationConfig, Field(discriminator="kind")
+]
 
-MODELS = {"translation": "encoder-decoder", "language-modelling": "language-model", "tagging": "tagger"}
-DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tagging": "huang2015"}
+MODELS = {
+    "translation": "encoder-decoder",
+    "language-modelling": "language-model",
+    "tagging": "tagger",
+    "recommendation": "recommender",
+}
+DEFAULT_SYSTEMS = {
+    "translation": "tiny",
+    "language-modelling": "language",
+    "tagging": "huang2015",
+    "recommendation": "kang2018",
+}
 """For each task, the kind of model that it trains (MODELS), and the system that it trains by default."""
 
 
@@ -72,6 +86,8 @@ class Experiment(Config):
                 problems = output_misfits(self, self.model.output) + language_misfits(self)
             case TaggerConfig():
                 problems = tagging_misfits(self, self.model)
+            case RecommenderConfig():
+                problems = recommendation_misfits(self, self.model)
             case _:
                 assert_never(self.model)
         if problems:
@@ -109,7 +125,7 @@ def with_kinds(values: Values) -> Values:
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
             values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
-        elif model is None and task["kind"] in ("language-modelling", "tagging"):
+        elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
@@ -153,6 +169,31 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
         problems.append(
             f"data.invalid = {experiment.data.invalid!r} is for text; labelled words that are not UTF-8 are always "
             "rejected with file and line"
+        )
+    return problems
+
+
+def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> list[str]:
+    """Why settings of a recommender cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a recommender minimises the loss of model.output")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text != SentencePieceConfig():
+        problems.append("text: a recommender reads items, not text; remove the section")
+    if training.label_smoothing and model.output.kind != "full":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.output.kind = {model.output.kind!r} cannot "
+            "be combined, as smoothing needs the scores of all items; set training.label_smoothing = 0"
+        )
+    if training.compile:
+        problems.append("training.compile: recommenders are not compiled; set it to false")
+    if experiment.data.invalid != "fail":
+        problems.append(
+            f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with file "
+            "and line"
         )
     return problems
 
