@@ -130,6 +130,9 @@ class LanguageModellingAssembly:
             model.output.learn_frequencies(torch.from_numpy(counts))
         return model
 
+    def estimator(self) -> None:
+        return None
+
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         raise ConfigError("training.warm_start is for translation models")
 

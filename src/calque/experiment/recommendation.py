@@ -17,7 +17,7 @@ from calque.engine.recommender_folder import save_recommender
 from calque.errors import ConfigError
 from calque.evaluation.ranking import METRICS as RANKING_METRICS
 from calque.evaluation.ranking import ranking_scores
-from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
+from calque.experiment.assembly import ChosenMetric, Estimator, completed_card, refuse_uncomputable
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
 from calque.models.recommender import RecommenderConfig, RecommenderModel
@@ -117,6 +117,10 @@ class RecommendationAssembly:
             model = model.double()
         model.learn_counts(torch.tensor(catalogue.counts))
         return model
+
+    def estimator(self) -> Estimator | None:
+        """Popularity is counted, not trained: the catalogue has the counts already."""
+        return (lambda prepared, watch: self.build(prepared)) if self.model.is_estimated else None
 
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         raise ConfigError("training.warm_start is for translation models")

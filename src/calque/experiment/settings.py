@@ -34,10 +34,10 @@ TaskConfig = Annotated[
 ]
 
 MODELS = {
-    "translation": "encoder-decoder",
-    "language-modelling": "language-model",
-    "tagging": "tagger",
-    "recommendation": "recommender",
+    "translation": ("encoder-decoder",),
+    "language-modelling": ("language-model",),
+    "tagging": ("tagger",),
+    "recommendation": ("recommender",),
 }
 DEFAULT_SYSTEMS = {
     "translation": "tiny",
@@ -45,7 +45,9 @@ DEFAULT_SYSTEMS = {
     "tagging": "huang2015",
     "recommendation": "kang2018",
 }
-"""For each task, the kind of model that it trains (MODELS), and the system that it trains by default."""
+"""For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
+TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
+"""For each kind of model, its task."""
 
 
 class Experiment(Config):
@@ -76,9 +78,10 @@ class Experiment(Config):
 
     @model_validator(mode="after")
     def _fitting_parts(self) -> "Experiment":
-        if self.model.kind != MODELS[self.task.kind]:
-            task, kind = self.task.kind, MODELS[self.task.kind]
-            raise ValueError(f"task.kind = {task!r} trains model.kind = {kind!r}, not {self.model.kind!r}")
+        task, kinds = self.task.kind, MODELS[self.task.kind]
+        if self.model.kind not in kinds:
+            listed = " or ".join(map(repr, kinds))
+            raise ValueError(f"task.kind = {task!r} trains model.kind = {listed}, not {self.model.kind!r}")
         match self.model:
             case ModelConfig():
                 problems = output_misfits(self, self.model.output) + translation_misfits(self)
@@ -116,16 +119,20 @@ def with_kinds(values: Values) -> Values:
     For taggers and language models, a missing model section and label smoothing (0) are filled in too.
     """
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
-    kinds = {model: task for task, model in MODELS.items()}
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
-        kind = kinds.get(model.get("kind", MODELS["translation"]), "translation")
+        kind = TASKS.get(model.get("kind", "encoder-decoder"), "translation")
         task = {"kind": kind, **(task or {})}
     if isinstance(task, dict):
         task = {"kind": "translation", **task}
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
+<<<<<<< HEAD
             values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
         elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
+=======
+            values = {**values, "model": {"kind": MODELS[task["kind"]][0], **model}}
+        elif model is None and task["kind"] in ("language-modelling", "tagging"):
+>>>>>>> 91f35fe608619d347510b24adef51f0832e5b5e5
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
@@ -190,6 +197,8 @@ def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> 
         )
     if training.compile:
         problems.append("training.compile: recommenders are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append("training.watch_gradients: the gradient flow of recommenders is not recorded; set it to 0")
     if experiment.data.invalid != "fail":
         problems.append(
             f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with file "
@@ -269,8 +278,7 @@ def experiment_values(
         values = {**values, "model": to_values(system_model(system, scale=scale))}
         assigned_task = any(text.partition("=")[0].strip() == "task.kind" for text in assignments)
         if "task" not in values and not assigned_task:
-            kinds = {model: task for task, model in MODELS.items()}
-            values = {**values, "task": {"kind": kinds[values["model"]["kind"]]}}
+            values = {**values, "task": {"kind": TASKS[values["model"]["kind"]]}}
     values = {**values, "data": {**values.get("data", {}), **corpora}} if corpora else values
     return override(values, assignments, of=Experiment)
 
