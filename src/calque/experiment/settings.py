@@ -126,13 +126,8 @@ def with_kinds(values: Values) -> Values:
         task = {"kind": "translation", **task}
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
-<<<<<<< HEAD
-            values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
-        elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
-=======
             values = {**values, "model": {"kind": MODELS[task["kind"]][0], **model}}
-        elif model is None and task["kind"] in ("language-modelling", "tagging"):
->>>>>>> 91f35fe608619d347510b24adef51f0832e5b5e5
+        elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
