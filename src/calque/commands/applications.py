@@ -24,6 +24,7 @@ COMMANDS = (
     "translate",
     "generate",
     "tag",
+    "recommend",
     "align",
     "score",
     "evaluate",

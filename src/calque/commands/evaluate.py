@@ -16,6 +16,7 @@ from calque.commands.options import (
     model_argument,
     search_argument,
 )
+from calque.commands.recommender_scores import evaluate_recommender
 from calque.commands.rendering import one_line
 from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError, DataError
@@ -35,6 +36,13 @@ def evaluate(
     conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
     columns: Columns = None,
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
+    sequences: Annotated[
+        Path | None, file_option(help="Histories, for a recommender; the last item of each user is the target.")
+    ] = None,
+    exclude_seen: Annotated[
+        bool | None,
+        typer.Option("--exclude-seen/--include-seen", help="With --sequences: rank items of the history too, or not."),
+    ] = None,
     beam: Annotated[int | None, count_option(help="Beam size.")] = None,
     output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -45,7 +53,7 @@ def evaluate(
 
     Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
     models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
-    precision, recall and F1 of each type.
+    precision, recall and F1 of each type; recommenders by HR@k, NDCG@k and MRR over the whole catalogue.
 
     Examples:
 
@@ -56,8 +64,19 @@ def evaluate(
         calque evaluate runs/english --text test.txt
 
         calque evaluate runs/upos --conll test.conllu --confusion confusion.png
+
+        calque evaluate runs/beauty --sequences users.txt
     """
     is_translation = bool(source or reference or settings or beam or output)
+    if sequences is not None:
+        if is_translation or text or conll:
+            raise ConfigError("--sequences is for a recommender and cannot be combined with options for other tasks")
+        evaluate_recommender(
+            model, sequences, exclude_seen=exclude_seen, as_json=as_json, device=device, precision=precision
+        )
+        return
+    if exclude_seen is not None:
+        raise ConfigError("--exclude-seen and --include-seen need --sequences")
     if conll is not None:
         if is_translation or text:
             raise ConfigError("--conll is for a tagger and cannot be combined with --text or options for translation")
@@ -74,7 +93,8 @@ def evaluate(
         return
     if source is None or reference is None:
         raise ConfigError(
-            "give --source and --reference for translation, --text for a language model, or --conll for a tagger"
+            "give --source and --reference for translation, --text for a language model, --conll for a tagger, or "
+            "--sequences for a recommender"
         )
     test = _read_test_set(source, reference, output=output)
     translator, search = _load_translator(model, settings or [], beam=beam, device=device, precision=precision)

@@ -1,7 +1,7 @@
 """Batches of behaviour sequences, for recommenders.
 
-Letters: B rows, T items of a history. At position t, the model has read items 1…t and predicts item t + 1. Rows that only
-fill a static shape have no items and weight 0.
+Letters: B rows, T items of a history. At position t, the model has read items 1…t and predicts item t + 1. Rows that
+only fill a static shape have no items and weight 0.
 """
 
 from collections.abc import Callable, Sequence

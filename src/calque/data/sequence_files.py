@@ -1,14 +1,15 @@
 """Files of behaviour sequences: one user per line, with the items of the user's history in order of time.
 
 In a plain file, a line is the user's id and then the items, separated by white space. In a file of records, a line is a
-JSON object, which may also have a time and a behaviour type (such as view or buy) for every item. The values of a column
-form one text, separated by tabs.
+JSON object, which may also have a time and a behaviour type (such as view or buy) for every item. The values of a
+column form one text, separated by tabs.
 """
 
 import json
 import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -100,9 +101,7 @@ def read_histories(texts: Sequence[str], *, corpus: SequenceCorpus, first: int) 
     return Histories(columns, malformed)
 
 
-def refuse_repeated_users(
-    lines: Sequence[bytes], *, corpus: SequenceCorpus, first: int, seen: dict[str, int]
-) -> None:
+def refuse_repeated_users(lines: Sequence[bytes], *, corpus: SequenceCorpus, first: int, seen: dict[str, int]) -> None:
     """Raises a DataError if a user has two lines; `seen` has the line of each user read so far, and is extended.
 
     Lines that cannot be read are left to `read_histories`, which describes them.
@@ -145,7 +144,7 @@ def whole_time(value: object, *, name: str) -> int:
 
 def refuse_backward_times(times: Sequence[int], *, name: str = TIMES) -> None:
     """Raises a ValueError if a time is before the one that precedes it."""
-    for index, (before, after) in enumerate(zip(times, times[1:], strict=False), start=2):
+    for index, (before, after) in enumerate(pairwise(times), start=2):
         if after < before:
             raise ValueError(
                 f"{name}: item {index} is at {after}, before item {index - 1} at {before}; sort a user's items by time"

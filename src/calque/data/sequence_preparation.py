@@ -1,8 +1,8 @@
 """Behaviour sequences as columns of a store, for recommenders.
 
-With a leave-one-out split, the last item of every user is for testing and not stored, the one before it is the target of
-a validation row, and the items before that are the training row (Kang and McAuley 2018, §4.1). Without it, training and
-validation rows are whole histories, and the last item of a validation row is its target.
+With a leave-one-out split, the last item of every user is for testing and not stored, the one before it is the target
+of a validation row, and the items before that are the training row (Kang and McAuley 2018, §4.1). Without it, training
+and validation rows are whole histories, and the last item of a validation row is its target.
 """
 
 from collections import Counter
@@ -134,7 +134,9 @@ class SequenceNumericaliser(NamedTuple):
         if self.splits_rows:
             values = {name: training_part(row) for name, row in values.items()}
         is_known = [id != UNK for id in values[ITEMS]]
-        return {name: [value for value, known in zip(row, is_known, strict=True) if known] for name, row in values.items()}
+        return {
+            name: [value for value, known in zip(row, is_known, strict=True) if known] for name, row in values.items()
+        }
 
     def _validation(self, values: dict[str, list[int]]) -> dict[str, list[int]]:
         if not self.splits_rows:

@@ -23,7 +23,7 @@ from calque.text.catalogue import Catalogue
 
 TOGETHER = 512  # histories that are sorted by length together and grouped into batches
 BATCH_TOKENS = 4096  # items of histories per batch, padding included
-BATCH_SCORES = 1 << 23  # scores of items per batch
+BATCH_SCORES = 1 << 20  # scores of items per batch
 TOP = 10
 
 
@@ -123,9 +123,7 @@ class Recommender:
         self, history: str | History, *, top: int = TOP, exclude_seen: bool | None = None
     ) -> Recommendations: ...
     @overload
-    def recommend(
-        self, history: list[str], *, top: int = TOP, exclude_seen: bool | None = None
-    ) -> Recommendations: ...
+    def recommend(self, history: list[str], *, top: int = TOP, exclude_seen: bool | None = None) -> Recommendations: ...
     @overload
     def recommend(
         self, history: list[list[str]] | list[History], *, top: int = TOP, exclude_seen: bool | None = None

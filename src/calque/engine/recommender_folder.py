@@ -42,8 +42,6 @@ def read_recommender(folder: Path, folder_config: RecommenderFolder, *, format: 
     sizes = catalogue.sizes()
     is_same = ("behaviours" in sizes) == config.reads_behaviours
     refuse_other_pieces(folder, sizes, folder_config.vocabularies, agree=is_same)
-    build = partial(
-        RecommenderModel, config, vocabulary_size=sizes["items"], behaviours=sizes.get("behaviours", 0)
-    )
+    build = partial(RecommenderModel, config, vocabulary_size=sizes["items"], behaviours=sizes.get("behaviours", 0))
     model = build_with_weights(build, folder=folder, format=format)
     return Recommender(model, catalogue, config=config, task=folder_config.task)

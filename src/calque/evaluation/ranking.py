@@ -1,7 +1,7 @@
 """Ranking metrics of recommenders: hit rate, NDCG and mean reciprocal rank over the whole catalogue.
 
-Every user has one target, so that HR@k is the share of users whose target is among the first k items, NDCG@k is the mean
-of 1 / log₂(rank + 1) over the same users, with 0 for the others, and MRR the mean of 1 / rank.
+Every user has one target, so that HR@k is the share of users whose target is among the first k items, NDCG@k is the
+mean of 1 / log₂(rank + 1) over the same users, with 0 for the others, and MRR the mean of 1 / rank.
 
 Letters: U users, V items, R resamples, K metrics.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 Array = NDArray[Any]
 
 CUTOFFS = (1, 5, 10, 20)
-METRICS = tuple(f"{name}@{cutoff}" for name in ("hr", "ndcg") for cutoff in CUTOFFS) + ("mrr",)
+METRICS = (*(f"{name}@{cutoff}" for name in ("hr", "ndcg") for cutoff in CUTOFFS), "mrr")
 MISSED = 0
 """The rank of a target that cannot be recommended: it is unknown, or the user has already seen it."""
 
@@ -60,7 +60,9 @@ def ranking_scores(ranks: Sequence[int] | Array) -> dict[str, float]:
     return dict(zip(METRICS, user_statistics(ranks).mean(axis=0).tolist(), strict=True))
 
 
-def ranking_intervals(ranks: Sequence[int] | Array, *, samples: int = 1000, seed: int = 12345) -> Mapping[str, Interval]:
+def ranking_intervals(
+    ranks: Sequence[int] | Array, *, samples: int = 1000, seed: int = 12345
+) -> Mapping[str, Interval]:
     """The value of every metric with its 95 % confidence interval, by a bootstrap over users."""
     statistics = user_statistics(ranks)
     users, generator = len(statistics), np.random.default_rng(seed)

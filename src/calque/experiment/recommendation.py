@@ -17,7 +17,7 @@ from calque.engine.recommender_folder import save_recommender
 from calque.errors import ConfigError
 from calque.evaluation.ranking import METRICS as RANKING_METRICS
 from calque.evaluation.ranking import ranking_scores
-from calque.experiment.assembly import ChosenMetric, Estimator, completed_card, refuse_uncomputable
+from calque.experiment.assembly import ChosenMetric, Estimator, Watch, completed_card, refuse_uncomputable
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
 from calque.models.recommender import RecommenderConfig, RecommenderModel
@@ -66,9 +66,8 @@ class RecommendationJudge:
         ranked = self.recommender.rank_store(self.store, parts=parts, stop=raise_if_stopped)
         values = {"loss": ranked.per_target, **ranking_scores(ranked.ranks)}
         seen = "seen items excluded" if self.recommender.task.exclude_seen else "seen items included"
-        summary = (
-            f"validation loss {values['loss']:.3f}, HR@10 {values['hr@10']:.4f}, NDCG@10 {values['ndcg@10']:.4f} ({seen})"
-        )
+        scores = f"HR@10 {values['hr@10']:.4f}, NDCG@10 {values['ndcg@10']:.4f} ({seen})"
+        summary = f"validation loss {values['loss']:.3f}, {scores}"
         return Judgement(values, self._samples(ranked.ranks), summary=summary)
 
     def _samples(self, ranks: Sequence[int]) -> list[str]:
@@ -110,9 +109,7 @@ class RecommendationAssembly:
         catalogue = self._catalogue(prepared)
         sizes = catalogue.sizes()
         torch.manual_seed(stream_seed(self.experiment.seed, "weights"))
-        model = RecommenderModel(
-            self.model, vocabulary_size=sizes["items"], behaviours=sizes.get("behaviours", 0)
-        )
+        model = RecommenderModel(self.model, vocabulary_size=sizes["items"], behaviours=sizes.get("behaviours", 0))
         if self.experiment.training.precision == "float64":
             model = model.double()
         model.learn_counts(torch.tensor(catalogue.counts))
@@ -120,15 +117,17 @@ class RecommendationAssembly:
 
     def estimator(self) -> Estimator | None:
         """Popularity is counted, not trained: the catalogue has the counts already."""
-        return (lambda prepared, watch: self.build(prepared)) if self.model.is_estimated else None
+        return self._counted if self.model.is_estimated else None
+
+    def _counted(self, prepared: Prepared, watch: Watch) -> RecommenderModel:
+        watch.check_stop()
+        return self.build(prepared)
 
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         raise ConfigError("training.warm_start is for translation models")
 
     def task(self, prepared: Prepared) -> Recommendation:
-        return Recommendation(
-            self.config, model=self.model, smoothing=self.experiment.training.label_smoothing
-        )
+        return Recommendation(self.config, model=self.model, smoothing=self.experiment.training.label_smoothing)
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> RecommendationJudge:
         batch = self.experiment.training.batch

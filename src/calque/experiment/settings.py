@@ -187,8 +187,8 @@ def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> 
         problems.append("text: a recommender reads items, not text; remove the section")
     if training.label_smoothing and model.output.kind != "full":
         problems.append(
-            f"training.label_smoothing = {training.label_smoothing} and model.output.kind = {model.output.kind!r} cannot "
-            "be combined, as smoothing needs the scores of all items; set training.label_smoothing = 0"
+            f"training.label_smoothing = {training.label_smoothing} and model.output.kind = {model.output.kind!r} "
+            "cannot be combined, as smoothing needs the scores of all items; set training.label_smoothing = 0"
         )
     if training.compile:
         problems.append("training.compile: recommenders are not compiled; set it to false")
@@ -196,8 +196,8 @@ def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> 
         problems.append("training.watch_gradients: the gradient flow of recommenders is not recorded; set it to 0")
     if experiment.data.invalid != "fail":
         problems.append(
-            f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with file "
-            "and line"
+            f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with "
+            "file and line"
         )
     return problems
 

@@ -25,8 +25,8 @@ class NegativesOutputConfig(Config):
     negatives: Samples = 1
     """Negatives per target."""
     sampling: Literal["uniform", "frequency"] = "uniform"
-    """uniform: all items are equally likely. frequency: in proportion to their frequency in training, as if the negatives
-    were the targets of other users in the batch (Hidasi et al. 2016, §3.1.2)."""
+    """uniform: all items are equally likely. frequency: in proportion to their frequency in training, as if the
+    negatives were the targets of other users in the batch (Hidasi et al. 2016, §3.1.2)."""
 
 
 class NegativesOutput(FullOutput):
@@ -54,7 +54,7 @@ class NegativesOutput(FullOutput):
             self.proposal.copy_((smoothed / smoothed.sum()).to(self.proposal.dtype))
 
     def sampled_losses(self, hidden: Tensor, targets: Tensor, *, avoided: Tensor) -> Tensor:
-        """The losses [B,T] of targets [B,T], given hidden [B,T,D]; items in `avoided` [B,S] are not used as negatives."""
+        """The losses [B,T] of targets [B,T], given hidden [B,T,D]; items in `avoided` [B,S] are no negatives."""
         count = self.config.negatives
         negatives = draw(self.proposal, count=targets.numel() * count).view(*targets.shape, count)  # [B,T,n]
         is_used = ~(negatives[..., None] == avoided[:, None, None]).any(dim=-1)

@@ -39,7 +39,8 @@ class TimeAttention(AttentionLayer):
         keys, values = (self._heads(part) for part in self.key_value(inputs).chunk(2, dim=-1))
         is_bucket = (buckets[..., None] == torch.arange(len(self.bucket_keys), device=buckets.device)).to(inputs.dtype)
         bucket_keys, bucket_values = (
-            part.view(-1, self.heads, self.head_width).transpose(0, 1) for part in (self.bucket_keys, self.bucket_values)
+            part.view(-1, self.heads, self.head_width).transpose(0, 1)
+            for part in (self.bucket_keys, self.bucket_values)
         )  # [H,N,d]
         by_bucket = queries @ bucket_keys.transpose(1, 2)  # [B,H,T,N]
         scores = queries @ keys.transpose(2, 3) + torch.einsum("bijn,bhin->bhij", is_bucket, by_bucket)
@@ -50,7 +51,7 @@ class TimeAttention(AttentionLayer):
         return self.out(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def _heads(self, values: Tensor) -> Tensor:
-        return values.unflatten(-1, (self.heads, self.head_width)).transpose(1, 2)
+        return values.view(*values.shape[:-1], self.heads, self.head_width).transpose(1, 2)
 
 
 def time_buckets(asked: Tensor, times: Tensor, *, count: int) -> Tensor:

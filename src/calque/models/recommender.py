@@ -1,7 +1,7 @@
 """Recommenders: the next item of a user's history, P(x_{t+1} | x₁…xₜ), ranked over the whole catalogue.
 
-Hidasi et al. 2016 (GRU4Rec); Kang and McAuley 2018 (SASRec: causal self-attention over items); Zhou et al. 2018 (ATRank:
-time buckets and behaviour types). The networks over items alone are those of language models.
+Hidasi et al. 2016 (GRU4Rec); Kang and McAuley 2018 (SASRec: causal self-attention over items); Zhou et al. 2018
+(ATRank: time buckets and behaviour types). The networks over items alone are those of language models.
 
 Letters: B rows, T items of a history, E embedding, V vocabulary.
 """
@@ -57,8 +57,8 @@ class RecommenderConfig(Config):
         layers=2, width=64, heads=1, feed_forward=64, positions="learned", maximum_positions=256, dropout=0.5
     )
     output: ItemOutputConfig = FullOutputConfig()
-    """How the scores are trained: full (cross-entropy over the catalogue), sampled (cross-entropy over a sample of it) or
-    negatives (a few sampled items per target)."""
+    """How the scores are trained: full (cross-entropy over the catalogue), sampled (cross-entropy over a sample of it)
+    or negatives (a few sampled items per target)."""
 
     @property
     def reads_times(self) -> bool:
@@ -138,9 +138,7 @@ class RecommenderModel(nn.Module):
             avoided = torch.cat([history.items[:, :1], targets], dim=1)
             losses = self.output.sampled_losses(hidden, targets, avoided=avoided)
             return losses.masked_fill(targets == PADDING, 0).sum()
-        return self.output.total_loss(
-            hidden.flatten(0, 1), targets.flatten(), smoothing=smoothing, ignored=PADDING
-        )
+        return self.output.total_loss(hidden.flatten(0, 1), targets.flatten(), smoothing=smoothing, ignored=PADDING)
 
     def scores(self, history: ItemHistory) -> Tensor:
         """[B,V], the log-probability of every item to be the next, in at least float32; −inf for special pieces.

@@ -278,8 +278,8 @@ RECOMMENDERS: dict[str, System] = {
         "a recommender: SASRec, causal self-attention over items, 2 layers of 64; train it with --sequences",
         "Kang and McAuley 2018, §3, §4",
         "cross-entropy over the whole catalogue instead of binary cross-entropy with one negative "
-        "(model.output.kind=negatives); width 64 instead of 50; positions are counted from the first item read, not from the "
-        "last; the output layer has a bias",
+        "(model.output.kind=negatives); width 64 instead of 50; positions are counted from the first item read, not "
+        "from the last; the output layer has a bias",
     ),
     "hidasi2016": System(
         RecommenderConfig(
@@ -289,14 +289,15 @@ RECOMMENDERS: dict[str, System] = {
         ),
         "a recommender: GRU4Rec, GRU of 100, pairwise ranking loss",
         "Hidasi et al. 2016, §3",
-        "item vectors instead of one-hot inputs; negatives are sampled by frequency instead of taken from the batch; dropout",
+        "item vectors instead of one-hot inputs; negatives are sampled by frequency instead of taken from the batch; "
+        "dropout",
     ),
     "zhou2018": System(
         RecommenderConfig(network=TimeAwareConfig()),
         "a recommender: after ATRank, self-attention with time buckets and behaviour types; needs records with both",
         "Zhou et al. 2018, §3",
-        "causal, trained to predict every item of a history by cross-entropy over the catalogue, not one item by a binary "
-        "loss; behaviour types are added as vectors, without a space of their own",
+        "causal, trained to predict every item of a history by cross-entropy over the catalogue, not one item by a "
+        "binary loss; behaviour types are added as vectors, without a space of their own",
     ),
     "popularity": System(
         RecommenderConfig(network=PopularityConfig()),

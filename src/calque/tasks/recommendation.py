@@ -22,7 +22,7 @@ class RecommendationConfig(Config):
     history: int = Field(default=50, ge=1, le=1 << 16)
     """The number of a user's latest items that the model reads."""
     exclude_seen: bool = True
-    """Never recommend items that are already in the user's history; they are left out of the ranking in validation too."""
+    """Never recommend items that are already in the user's history. Validation leaves them out of the ranking too."""
     minimum_count: int = Field(default=1, ge=1)
     """Items that occur less often than this are not in the catalogue: they are not read and not recommended."""
 

@@ -1,6 +1,7 @@
 """The catalogue of a recommender: its items with their frequencies in training, and the types of behaviour.
 
-A catalogue is saved as items.json (a vocabulary), counts.json (one number per id) and, if there are any, behaviours.json.
+A catalogue is saved as items.json (a vocabulary), counts.json (one number per id) and, if there are any,
+behaviours.json.
 """
 
 import json
