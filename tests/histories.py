@@ -1,8 +1,8 @@
 """Generated histories: items in groups, of which a user leaves one for another after a long time.
 
-A user stays with a group of items: the next item is the one after the last in its group, with little noise. A gap of days
-between two items, or an item that is bought, means that the next item is from the next group. So the order of items tells
-most, and times and behaviour types the rest.
+A user stays with a group of items: the next item is the one after the last in its group, with little noise. A gap of
+days between two items, or an item that is bought, means that the next item is from the next group. So the order of
+items tells most, and times and behaviour types the rest.
 """
 
 import json

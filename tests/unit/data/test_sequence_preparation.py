@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.histories import write_sequences
 
 from calque.data.batching import Planned, Shard
 from calque.data.buckets import Size
@@ -16,7 +17,6 @@ from calque.data.store import pack, store_in_memory
 from calque.errors import TextError
 from calque.text import UNK
 from calque.text.catalogue import Catalogue
-from tests.histories import write_sequences
 
 
 def stored(tmp_path: Path, text: str, *, valid: str | None = None, **settings: int) -> Prepared:

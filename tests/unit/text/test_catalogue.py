@@ -29,5 +29,5 @@ def test_items_are_sorted_by_frequency_and_come_back(tmp_path: Path) -> None:
 def test_damaged_counts_are_named(tmp_path: Path, content: str) -> None:
     learn_catalogue([["a", "b", "c"]], trained=[["a"]], behaviours=None).save(tmp_path)
     (tmp_path / "counts.json").write_text(content)
-    with pytest.raises(TextError, match="counts.json: damaged: expected 7 counts"):
+    with pytest.raises(TextError, match=r"counts\.json: damaged: expected 7 counts"):
         Catalogue.load(tmp_path)
