@@ -1,54 +1,13 @@
-"""Generated histories: items in groups, of which a user leaves one for another after a long time.
+"""Small recommenders of generated histories."""
 
-A user stays with a group of items: the next item is the one after the last in its group, with little noise. A gap of
-days between two items, or an item that is bought, means that the next item is from the next group. So the order of
-items tells most, and times and behaviour types the rest.
-"""
-
-import json
-import random
 from pathlib import Path
 from typing import Any
 
+from recipes.recommendation.generate import history, write_records, write_sequences
+
+__all__ = ["GRU", "TIME_AWARE", "TRANSFORMER", "history", "recommendation_values", "write_records", "write_sequences"]
+
 Values = dict[str, Any]
-
-GROUPS, SIZE, DAY = 5, 6, 86_400
-
-
-def history(generator: random.Random, *, longest: int = 14, noise: float = 0.05) -> Values:
-    """The items, times and behaviour types of one user."""
-    group, place, time = generator.randrange(GROUPS), generator.randrange(SIZE), generator.randrange(1000)
-    items, times, behaviours = [], [], []
-    for _ in range(generator.randint(4, longest)):
-        items.append(f"g{group}i{place}")
-        behaviours.append("buy" if generator.random() < 0.15 else "view")
-        times.append(time)
-        is_long = generator.random() < 0.2
-        time += generator.randint(5 * DAY, 9 * DAY) if is_long else generator.randint(10, 600)
-        if is_long or behaviours[-1] == "buy":
-            group, place = (group + 1) % GROUPS, 0
-        else:
-            place = (place + 1) % SIZE
-        if generator.random() < noise:
-            place = generator.randrange(SIZE)
-    return {"items": items, "times": times, "behaviours": behaviours}
-
-
-def write_sequences(path: Path, *, users: int, seed: int = 0) -> Path:
-    """A plain file: a user per line."""
-    generator = random.Random(seed)
-    lines = [f"u{user} {' '.join(history(generator)['items'])}\n" for user in range(users)]
-    path.write_text("".join(lines), encoding="utf-8")
-    return path
-
-
-def write_records(path: Path, *, users: int, seed: int = 0) -> Path:
-    """The same users as JSON records, with times and behaviour types."""
-    generator = random.Random(seed)
-    lines = [json.dumps({"user": f"u{user}", **history(generator)}) + "\n" for user in range(users)]
-    path.write_text("".join(lines), encoding="utf-8")
-    return path
-
 
 TRANSFORMER: Values = {
     "kind": "transformer",
