@@ -15,6 +15,7 @@ from calque.engine import (
     Channel,
     Loaded,
     PhraseTranslator,
+    Recommender,
     SentenceEncoder,
     Tagger,
     TextGenerator,
@@ -95,6 +96,7 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     Tagger: "--conll FILE",
     PhraseTranslator: "--source FILE --reference FILE",
     SentenceEncoder: "--source FILE --target FILE",
+    Recommender: "--sequences FILE",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""
 

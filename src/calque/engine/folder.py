@@ -10,6 +10,8 @@ from calque.engine.language_model_folder import LanguageModelFolder, read_langua
 from calque.engine.model_files import FORMATS, INT8_DETAILS, INT8_FORMAT, KIND, WEIGHTS
 from calque.engine.phrase_folder import PhraseFolder, read_phrase_translator
 from calque.engine.phrase_translator import PhraseTranslator
+from calque.engine.recommender import Recommender
+from calque.engine.recommender_folder import RecommenderFolder, read_recommender
 from calque.engine.sentence_encoder import SentenceEncoder
 from calque.engine.sentence_encoder_folder import SentenceEncoderFolder, read_sentence_encoder
 from calque.engine.tagger import Tagger
@@ -27,8 +29,8 @@ from calque.layers.packed import pack
 from calque.layers.padded import pad
 from calque.search.graphs import Graphs
 
-AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder)
-Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder
+AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder, Recommender)
+Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder | Recommender
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
 
@@ -40,6 +42,10 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
     Weights are stored and multiplied in `precision`; probabilities are computed in at least float32. With int8, for
     CPUs, large products are computed in 8 bits: about 1.5 times as fast in large batches, with slightly different
     translations. With auto, the precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
+    Returns a translator, a text generator, a tagger or a recommender, depending on the task. Weights are stored and
+    multiplied in `precision`; probabilities are computed in at least float32. With int8, for CPUs, large products are
+    computed in 8 bits: about 1.5 times as fast in large batches, with slightly different translations. With auto, the
+    precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -79,6 +85,13 @@ def load_sentence_encoder(
     return _load_kind(SentenceEncoder, path, purpose="encode pairs", device=device, precision=precision)
 
 
+def load_recommender(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
+) -> Recommender:
+    """`load` for a recommender; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(Recommender, path, purpose="recommend items", device=device, precision=precision)
+
+
 def architecture(loaded: Loaded) -> str:
     """The kinds of a model's parts, such as "transformer to luong"."""
     match loaded:
@@ -92,6 +105,8 @@ def architecture(loaded: Loaded) -> str:
             return "phrase-based" if loaded.config.units == "phrases" else "word for word"
         case SentenceEncoder():
             return f"{loaded.config.encoder.kind} sentence encoder"
+        case Recommender():
+            return f"{loaded.config.network.kind} recommender"
 
 
 def model_kind(loaded: Loaded) -> str:
@@ -107,6 +122,8 @@ def model_kind(loaded: Loaded) -> str:
             return "a statistical translation model"
         case SentenceEncoder():
             return "a sentence encoder"
+        case Recommender():
+            return "a recommender"
 
 
 def _load_kind(
@@ -137,6 +154,8 @@ def _usage(loaded: Loaded, path: str | Path) -> str:
             return f"`calque translate {argument}` translates with it"
         case SentenceEncoder():
             return f"`calque embed {argument}` computes sentence vectors with it"
+        case Recommender():
+            return f"`calque recommend {argument}` recommends items with it"
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
@@ -246,6 +265,10 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
         case "embedding":
             return read_sentence_encoder(
                 folder, check(SentenceEncoderFolder, values, origin=origin, written=True), format=format
+            )
+        case "recommendation":
+            return read_recommender(
+                folder, check(RecommenderFolder, values, origin=origin, written=True), format=format
             )
         case "own":
             raise _own_model_error(folder)

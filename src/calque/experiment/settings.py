@@ -15,6 +15,7 @@ from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
 from calque.models.phrase_based import PhraseBasedConfig
+from calque.models.recommender import RecommenderConfig
 from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
 from calque.models.tagger import TaggerConfig
@@ -23,6 +24,7 @@ from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
 from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.text import FormsConfig, GivenConfig, SentencePieceConfig, TextConfig
@@ -31,7 +33,7 @@ from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
 TaskConfig = Annotated[
-    TranslationConfig | LanguageModellingConfig | TaggingConfig | EmbeddingConfig,
+    TranslationConfig | LanguageModellingConfig | TaggingConfig | EmbeddingConfig | RecommendationConfig,
     Field(discriminator="kind"),
 ]
 
@@ -40,12 +42,14 @@ MODELS = {
     "language-modelling": ("language-model",),
     "tagging": ("tagger",),
     "embedding": ("sentence-encoder",),
+    "recommendation": ("recommender",),
 }
 DEFAULT_SYSTEMS = {
     "translation": "tiny",
     "language-modelling": "language",
     "tagging": "huang2015",
     "embedding": "sentences",
+    "recommendation": "kang2018",
 }
 """For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
 TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
@@ -95,6 +99,8 @@ class Experiment(Config):
                 problems = phrase_misfits(self)
             case SentenceEncoderConfig():
                 problems = embedding_misfits(self)
+            case RecommenderConfig():
+                problems = recommendation_misfits(self, self.model)
             case _:
                 assert_never(self.model)
         if problems:
@@ -131,7 +137,7 @@ def with_kinds(values: Values) -> Values:
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
             values = {**values, "model": {"kind": MODELS[task["kind"]][0], **model}}
-        elif model is None and task["kind"] in DEFAULT_SYSTEMS and task["kind"] != "translation":
+        elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
@@ -228,6 +234,33 @@ def embedding_misfits(experiment: Experiment) -> list[str]:
         )
     if experiment.data.aligned:
         problems.append("data.train: word alignments are for translation; leave them out")
+    return problems
+
+
+def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> list[str]:
+    """Why settings of a recommender cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a recommender minimises the loss of model.output")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text != SentencePieceConfig():
+        problems.append("text: a recommender reads items, not text; remove the section")
+    if training.label_smoothing and model.output.kind != "full":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.output.kind = {model.output.kind!r} "
+            "cannot be combined, as smoothing needs the scores of all items; set training.label_smoothing = 0"
+        )
+    if training.compile:
+        problems.append("training.compile: recommenders are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append("training.watch_gradients: the gradient flow of recommenders is not recorded; set it to 0")
+    if experiment.data.invalid != "fail":
+        problems.append(
+            f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with "
+            "file and line"
+        )
     return problems
 
 
