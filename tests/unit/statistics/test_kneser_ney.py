@@ -126,6 +126,12 @@ def test_a_state_is_the_longest_history_in_the_table() -> None:
         assert state == expected
 
 
+def test_nothing_follows_a_line_end_so_no_state_keeps_what_was_before_it() -> None:
+    """Hypotheses with the same future have the same state."""
+    queries = NgramQueries(estimate(marked([[4, 5, 6, 7], [8, 5, 6, 4]]), order=4).tables, begin=BOS)
+    assert queries.score((5, 6, 7), EOS)[1] == queries.score((5, 6, 4), EOS)[1] == (EOS,)
+
+
 def test_discounts_are_those_of_chen_and_goodman() -> None:
     counts = np.repeat([1, 2, 3, 4, 5], [40, 10, 6, 3, 9])
     y = 40 / 60
