@@ -12,7 +12,6 @@ from calque.statistics.mert import Optimum, optimise, pad_candidates
 from calque.statistics.phrase_model import UNKNOWN, Derivation, PhraseModel
 from calque.statistics.stack_decoder import StackDecoder, StackSearch
 
-
 TRIED = 5  # derivations looked at for each different translation of an n-best list
 
 
