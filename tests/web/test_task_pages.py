@@ -10,8 +10,10 @@ from calque.engine import Sentence
 from calque.inspection.document import as_base64, as_lists, inspection_document, model_summary
 from calque.inspection.language_model import inspect_text
 from calque.inspection.phrase_view import PhraseStep, PhraseView, phrase_values
+from calque.inspection.sentence_similarity import encoder_summary, inspect_similarity, similarity_values
 from calque.inspection.tagging import inspect_tagging
 from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
+from tests.unit.engine.test_sentence_vectors import sentence_encoder
 from tests.unit.engine.test_text_generator import BEAM
 from tests.unit.engine.test_text_generator import build as build_generator
 from tests.unit.inspection.test_tagging import build as build_tagger
@@ -53,6 +55,13 @@ def phrases_page() -> Document:
     return inspection_document([phrase_values(view)] * 3, task="statistical translation", models=[summary])
 
 
+def similarity_page(targets: list[str] | None) -> Document:
+    encoder = sentence_encoder()
+    view = inspect_similarity(encoder, ["w1 w2", HOSTILE, "w0 看见 w2"], targets)
+    values = similarity_values(view, weights=as_base64)
+    return inspection_document([values], task="embedding", models=[encoder_summary(encoder, name="runs/captions")])
+
+
 PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
     "lstm": (lambda: text_page("lstm"), {"summary", "steps", "saliency", "continuation", "beam"}),
     "transformer": (lambda: text_page("transformer"), {"summary", "steps", "attention", "continuation", "beam"}),
@@ -65,6 +74,8 @@ PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
         {"summary", "marginals", "emissions", "attention"},
     ),
     "phrases": (phrases_page, {"summary", "features"}),
+    "similarity": (lambda: similarity_page(None), {"summary", "similarity", "projection"}),
+    "partners": (lambda: similarity_page(["w1", "w2", "w2 w1"]), {"summary", "similarity", "projection"}),
 }
 
 
@@ -81,9 +92,8 @@ def test_every_view_is_drawn_in_both_languages(open_page: Open, axe: str, name: 
         for tab in sorted(tabs):
             assert show(page, tab)
             texts[tab, language] = page.locator(f".panel-{tab}").inner_text()
-            assert (
-                re.search(r"\b(tab|text|tagging|summary|attention|steps|phrases)\.[a-z]", texts[tab, language]) is None
-            )
+            keys = r"\b(tab|text|tagging|summary|attention|steps|phrases|similarity)\.[a-z]"
+            assert re.search(keys, texts[tab, language]) is None
             assert page.evaluate(AXE) == []
     assert all(texts[tab, "en"] != texts[tab, "zh"] for tab in tabs)
 

@@ -24,6 +24,8 @@ COMMANDS = (
     "translate",
     "generate",
     "tag",
+    "embed",
+    "recommend",
     "align",
     "score",
     "evaluate",

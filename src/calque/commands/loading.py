@@ -15,6 +15,8 @@ from calque.engine import (
     Channel,
     Loaded,
     PhraseTranslator,
+    Recommender,
+    SentenceEncoder,
     Tagger,
     TextGenerator,
     Translator,
@@ -93,6 +95,8 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     TextGenerator: "--text FILE",
     Tagger: "--conll FILE",
     PhraseTranslator: "--source FILE --reference FILE",
+    SentenceEncoder: "--source FILE --target FILE",
+    Recommender: "--sequences FILE",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""
 

@@ -10,6 +10,10 @@ from calque.engine.language_model_folder import LanguageModelFolder, read_langua
 from calque.engine.model_files import FORMATS, INT8_DETAILS, INT8_FORMAT, KIND, WEIGHTS
 from calque.engine.phrase_folder import PhraseFolder, read_phrase_translator
 from calque.engine.phrase_translator import PhraseTranslator
+from calque.engine.recommender import Recommender
+from calque.engine.recommender_folder import RecommenderFolder, read_recommender
+from calque.engine.sentence_encoder import SentenceEncoder
+from calque.engine.sentence_encoder_folder import SentenceEncoderFolder, read_sentence_encoder
 from calque.engine.tagger import Tagger
 from calque.engine.tagger_folder import TaggerFolder, read_tagger
 from calque.engine.text_generator import TextGenerator
@@ -25,18 +29,19 @@ from calque.layers.packed import pack
 from calque.layers.padded import pad
 from calque.search.graphs import Graphs
 
-AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator)
-Loaded = Translator | TextGenerator | Tagger | PhraseTranslator
+AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder, Recommender)
+Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder | Recommender
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Loaded:
     """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
-    Returns a translator, neural or statistical, a text generator or a tagger, depending on the task. Weights are stored
-    and multiplied in `precision`; probabilities are computed in at least float32. With int8, for CPUs, large products
-    are computed in 8 bits: about 1.5 times as fast in large batches, with slightly different translations. With auto,
-    the precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
+    Returns a translator (neural or statistical), a text generator, a tagger, a sentence encoder or a recommender,
+    depending on the task. Weights are stored and multiplied in `precision`; probabilities are computed in at least
+    float32. With int8, for CPUs, large products are computed in 8 bits: about 1.5 times as fast in large batches, with
+    slightly different translations. With auto, the precision is float32 or, for a folder that `calque quantise` wrote
+    and on a CPU, int8.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -69,6 +74,20 @@ def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: Pre
     return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
 
 
+def load_sentence_encoder(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
+) -> SentenceEncoder:
+    """`load` for a sentence encoder; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(SentenceEncoder, path, purpose="encode pairs", device=device, precision=precision)
+
+
+def load_recommender(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
+) -> Recommender:
+    """`load` for a recommender; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(Recommender, path, purpose="recommend items", device=device, precision=precision)
+
+
 def architecture(loaded: Loaded) -> str:
     """The kinds of a model's parts, such as "transformer to luong"."""
     match loaded:
@@ -80,6 +99,10 @@ def architecture(loaded: Loaded) -> str:
             return f"{loaded.config.encoder.kind} to {loaded.config.head}"
         case PhraseTranslator():
             return "phrase-based" if loaded.config.units == "phrases" else "word for word"
+        case SentenceEncoder():
+            return f"{loaded.config.encoder.kind} sentence encoder"
+        case Recommender():
+            return f"{loaded.config.network.kind} recommender"
 
 
 def model_kind(loaded: Loaded) -> str:
@@ -93,6 +116,10 @@ def model_kind(loaded: Loaded) -> str:
             return "a tagger"
         case PhraseTranslator():
             return "a statistical translation model"
+        case SentenceEncoder():
+            return "a sentence encoder"
+        case Recommender():
+            return "a recommender"
 
 
 def _load_kind(
@@ -121,6 +148,10 @@ def _usage(loaded: Loaded, path: str | Path) -> str:
             return f"`calque tag {argument}` labels words with it"
         case PhraseTranslator():
             return f"`calque translate {argument}` translates with it"
+        case SentenceEncoder():
+            return f"`calque embed {argument}` computes sentence vectors with it"
+        case Recommender():
+            return f"`calque recommend {argument}` recommends items with it"
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
@@ -227,6 +258,14 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
             )
         case "tagging":
             return read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True), format=format)
+        case "embedding":
+            return read_sentence_encoder(
+                folder, check(SentenceEncoderFolder, values, origin=origin, written=True), format=format
+            )
+        case "recommendation":
+            return read_recommender(
+                folder, check(RecommenderFolder, values, origin=origin, written=True), format=format
+            )
         case "own":
             raise _own_model_error(folder)
         case _ if _is_statistical(values):

@@ -9,7 +9,7 @@ from calque.config import read_toml
 from calque.data.lines import LINE_LIMIT, path_lines
 from calque.data.prepare import open_prepared
 from calque.devices import DeviceName, PrecisionName
-from calque.engine import PhraseTranslator, Tagger, TextGenerator, Translator, is_statistical, load
+from calque.engine import Tagger, TextGenerator, Translator, is_statistical, load, model_kind
 from calque.errors import ConfigError, DataError
 from calque.inspection.document import model_summary
 from calque.inspection.gradient_flow import KIND, VERSION, gradient_flow, skips_own_state, top_states
@@ -54,7 +54,11 @@ def gradient_flow_report(
     if is_statistical(run):
         raise ConfigError(f"{run}: a statistical model is estimated from counts and has no gradients")
     loaded = load(run, device=device, precision=precision)
-    assert not isinstance(loaded, PhraseTranslator)
+    if not isinstance(loaded, Translator | TextGenerator | Tagger):
+        raise ConfigError(
+            f"{run}: is {model_kind(loaded)}; gradient flow is measured in neural translation models, language models "
+            "and taggers only"
+        )
     batches = _file_batches(loaded, run, source=source, target=target, sentences=sentences)
     if batches is None:
         batches = sample_store(_task(loaded), open_prepared(_store(run)).valid, sentences=sentences)
