@@ -26,6 +26,7 @@ PAGES = (
     "architectures.md",
     "language_models.md",
     "tagging.md",
+    "embedding.md",
     "corpora.md",
     "character_level.md",
     "alignment.md",
@@ -90,7 +91,11 @@ def test_alignment_from_python_works_as_written() -> None:
 
 @pytest.mark.parametrize(
     ("page", "run", "subject"),
-    [("language_models.md", "english", "language model of lines"), ("tagging.md", "upos", "tagging")],
+    [
+        ("language_models.md", "english", "language model of lines"),
+        ("tagging.md", "upos", "tagging"),
+        ("embedding.md", "book", "embedding"),
+    ],
 )
 def test_python_of_the_other_tasks_works_as_written(
     page: str, run: str, subject: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
@@ -103,7 +108,7 @@ def test_python_of_the_other_tasks_works_as_written(
     assert capsys.readouterr().out
 
 
-NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",)}
+NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "embedding": ()}
 
 
 def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
