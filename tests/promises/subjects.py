@@ -10,9 +10,11 @@ from calque.config import override
 from calque.experiment import OwnTask, Run
 from calque.tasks.embedding import Embedding
 from calque.tasks.language_modelling import LanguageModelling
+from calque.tasks.recommendation import Recommendation
 from calque.tasks.tagging import Tagging
 from calque.tasks.translation import Translation
 from tests.conftest import FAMILIES, toy_corpus
+from tests.histories import recommendation_values
 from tests.tagged import tagging_values
 from tests.unit.experiment.frames_task import FramesCopy, frames_task
 
@@ -109,6 +111,10 @@ def _embedding(folder: Path) -> Values:
     }
 
 
+def _recommendation(folder: Path) -> Values:
+    return override(recommendation_values(folder, **TRAINING), ["model.network.dropout=0.0"])
+
+
 def _frames(_: Path) -> Values:
     return {"seed": 5, "training": {**TRAINING, "batch": {"tokens": 60}}}
 
@@ -125,5 +131,6 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "tagging": Subject(Tagging, "f1", _tagging, ("model.dropout=0.3", "model.word_dropout=0.1")),
     "embedding": Subject(Embedding, "top1", _embedding, ("model.dropout=0.2", "model.encoder.dropout=0.2")),
+    "recommendation": Subject(Recommendation, "ndcg@10", _recommendation, ("model.network.dropout=0.2",)),
     "own task": Subject(FramesCopy, "accuracy", _frames, (), own=lambda: frames_task(dropout=0.0)),
 }

@@ -241,11 +241,14 @@ def _refuse_picture(picture: str | None, *, written: str, states: bool, views: i
 
 def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, Loaded]":
     """Loads models, which must be of one kind; returns them by their paths."""
-    from calque.engine import load, model_kind
+    from calque.engine import Recommender, load, model_kind
 
     names = device_and_precision(device, precision, gradients=True)
     models = {str(path): load(path, device=names[0], precision=names[1]) for path in paths}
     kinds = {name: model_kind(loaded) for name, loaded in models.items()}
+    for name, loaded in models.items():
+        if isinstance(loaded, Recommender):
+            raise ConfigError(f"{name}: is a recommender; `calque inspect` shows models that read text")
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
         raise ConfigError(f"models of different kinds cannot be shown side by side: {listed}")
@@ -254,6 +257,9 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
 
 def _refuse_other_options(options: Mapping[str, Any], *, shown: "Shown", continuation: int | None) -> None:
     """Raises a ConfigError for options that apply only to models of another task."""
+    given = _given(options)
+    if shown.task == "statistical translation" and given:
+        raise ConfigError(f"{', '.join(given)}: for neural translation models only; this model is a statistical one")
     given = [name for name in _given(options) if shown.task != "embedding" or name != "--target"]
     if shown.task != "translation" and given:
         raise ConfigError(f"{', '.join(given)}: for translation models only; this model is for {shown.task}")
@@ -304,17 +310,21 @@ def _view(
 ) -> View:
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
-    from calque.engine import Request, Tagger, TextGenerator, Translator
+    from calque.commands.statistical_models import with_settings
+    from calque.engine import PhraseTranslator, Request, Tagger, TextGenerator, Translator
     from calque.inspection.language_model import inspect_text
+    from calque.inspection.phrase_view import inspect_phrases
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
     from calque.inspection.translation import inspect_translation
 
     wanted = True if saliency else None
-    if not isinstance(loaded, Translator | TextGenerator):
-        assert isinstance(loaded, Tagger)
+    if isinstance(loaded, PhraseTranslator):
+        assert isinstance(question.text, str)
+        return View(name, inspect_phrases(with_settings(loaded, settings, beam=None), question.text))
+    if isinstance(loaded, Tagger):
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
-    assert isinstance(question.text, str)
+    assert isinstance(question.text, str) and isinstance(loaded, Translator | TextGenerator)
     search = search_of(loaded.search, settings, beam=None, nbest=1, batch_tokens=None)
     if isinstance(loaded, TextGenerator):
         if continuation is None:

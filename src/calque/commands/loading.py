@@ -14,6 +14,8 @@ from calque.devices import DeviceName, PrecisionName
 from calque.engine import (
     Channel,
     Loaded,
+    PhraseTranslator,
+    Recommender,
     SentenceEncoder,
     Tagger,
     TextGenerator,
@@ -92,7 +94,9 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     Translator: "--source FILE --reference FILE",
     TextGenerator: "--text FILE",
     Tagger: "--conll FILE",
+    PhraseTranslator: "--source FILE --reference FILE",
     SentenceEncoder: "--source FILE --target FILE",
+    Recommender: "--sequences FILE",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""
 

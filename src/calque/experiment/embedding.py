@@ -145,6 +145,9 @@ class EmbeddingAssembly:
         model = SentenceEncoderModel(self.model, sizes=_sizes(load_tokenizers(prepared.vocabularies)))
         return model.double() if self.experiment.training.precision == "float64" else model
 
+    def estimator(self) -> None:
+        return None
+
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         raise ConfigError("training.warm_start is for translation models")
 
