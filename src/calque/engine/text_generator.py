@@ -111,6 +111,8 @@ class TextGenerator(EmbedsText):
 
     def vector_reader(self) -> TextReader:
         """What reads texts for `embed`."""
+        if self.config.network.kind == "ngram":
+            raise TextError("an n-gram model has no vectors for words or texts; use a recurrent or Transformer model")
         return TextReader(self.model, self.tokenizer, start=self.start)
 
     @torch.inference_mode()
