@@ -27,6 +27,7 @@ PAGES = (
     "architectures.md",
     "language_models.md",
     "tagging.md",
+    "embedding.md",
     "recommendation.md",
     "corpora.md",
     "character_level.md",
@@ -95,6 +96,7 @@ def test_alignment_from_python_works_as_written() -> None:
     [
         ("language_models.md", "english", "language model of lines"),
         ("tagging.md", "upos", "tagging"),
+        ("embedding.md", "book", "embedding"),
         ("recommendation.md", "shop", "recommendation"),
     ],
 )
@@ -109,7 +111,7 @@ def test_python_of_the_other_tasks_works_as_written(
     assert capsys.readouterr().out
 
 
-NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "recommendation": ()}
+NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "recommendation": (), "embedding": ()}
 
 
 def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
