@@ -24,6 +24,7 @@ COMMANDS = (
     "translate",
     "generate",
     "tag",
+    "transcribe",
     "align",
     "score",
     "evaluate",

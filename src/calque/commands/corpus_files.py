@@ -33,6 +33,7 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "translation": {"kind": "files", "source": "train.source", "target": "train.target"},
     "language-modelling": {"kind": "text", "path": "train.txt"},
     "tagging": {"kind": "conllu", "path": "train.conllu"},
+    "recognition": {"kind": "audio", "path": "train.jsonl"},
 }
 """A placeholder corpus for each task, for a config in which the user will name the files."""
 
@@ -45,6 +46,7 @@ class HeldOutFiles(NamedTuple):
     tables: Tables = Tables()
     text: Paths = None
     conll: Paths = None
+    audio: Paths = None
 
     def __bool__(self) -> bool:
         return any(self)
@@ -63,6 +65,7 @@ class CorpusFiles(NamedTuple):
     columns: str | None = None
     label: str | None = None
     valid: HeldOutFiles = HeldOutFiles()
+    audio: Paths = None
 
     def check(self) -> None:
         """Raises an error for options of different tasks, or for files that cannot be read."""
@@ -76,9 +79,14 @@ class CorpusFiles(NamedTuple):
                 f"--conll is for a tagger and cannot be combined with {self.pair_option or '--text'}, which is for "
                 "another task"
             )
+        if self.audio and (self.pair_option or self.text or self.conll):
+            other = self.pair_option or ("--text" if self.text else "--conll")
+            raise ConfigError(
+                f"--audio is for a speech recogniser and cannot be combined with {other}, which is for another task"
+            )
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
         tables = (self.tables.paths, self.valid.tables.paths)
-        others = (self.text, self.valid.text, self.conll, self.valid.conll)
+        others = (self.text, self.valid.text, self.conll, self.valid.conll, self.audio, self.valid.audio)
         refuse_unreadable(*(path for paths in (*pairs, *tables, *others) for path in paths or ()))
         self.check_columns()
 
@@ -101,7 +109,8 @@ class CorpusFiles(NamedTuple):
         valid += self.valid.tables.corpora(self.table_columns)
         pairs = {role: corpora for role, corpora in (("train", train), ("valid", valid)) if corpora}
         text = _text_corpora(self.text, self.valid.text)
-        return pairs | text | _word_corpora(self.conll, self.valid.conll, columns=self.columns)
+        audio = _audio_corpora(self.audio, self.valid.audio)
+        return pairs | text | _word_corpora(self.conll, self.valid.conll, columns=self.columns) | audio
 
     @property
     def pair_option(self) -> str:
@@ -112,7 +121,7 @@ class CorpusFiles(NamedTuple):
 
     @property
     def default_system(self) -> str:
-        return "language" if self.text else "huang2015" if self.conll else "tiny"
+        return "language" if self.text else "huang2015" if self.conll else "speech" if self.audio else "tiny"
 
     @property
     def settings(self) -> list[str]:
@@ -126,6 +135,13 @@ class CorpusFiles(NamedTuple):
     def refuse_other_task(self, values: dict[str, Any]) -> None:
         """Raises a ConfigError if the corpora are not those of the config's task."""
         kind = task_kind(values)
+        if bool(self.audio) != (kind == "recognition") and (self.audio or self.text or self.conll or self.pair_option):
+            raise ConfigError(
+                "--audio is for a speech recogniser (--system speech, graves2006, chan2016 or watanabe2017); this "
+                "system reads text"
+                if self.audio
+                else "a speech recogniser reads recordings: give --audio MANIFEST"
+            )
         if self.conll and kind != "tagging":
             raise ConfigError(
                 "--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text"
@@ -196,6 +212,7 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
         "jsonl": f"{label} pairs, with keys as in --jsonl.",
         "text": f"{label} text, with --text.",
         "conll": f"{label} sentences, with --conll.",
+        "audio": f"{label} recordings, with --audio.",
     }
     options = [
         inspect.Parameter(
@@ -208,8 +225,8 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
     ]
 
     def gather(**values: Paths) -> HeldOutFiles:
-        source, target, tsv, csv, jsonl, text, conll = (values[option.name] for option in options)
-        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll)
+        source, target, tsv, csv, jsonl, text, conll, audio = (values[option.name] for option in options)
+        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll, audio)
 
     return _OptionGroup(options, gather)
 
@@ -246,6 +263,9 @@ def _named_files(
             metavar="NAME", rich_help_panel=DATA, help="The column to predict; by default upos, or the last column."
         ),
     ] = None,
+    audio: Annotated[
+        Paths, files_option(help="A manifest of recordings with their texts (JSONL or TSV), for a speech recogniser.")
+    ] = None,
 ) -> CorpusFiles:
     return CorpusFiles(
         source=source,
@@ -256,6 +276,7 @@ def _named_files(
         conll=conll,
         columns=columns,
         label=label,
+        audio=audio,
     )
 
 
@@ -308,6 +329,13 @@ def _word_corpora(train: Paths, valid: Paths, *, columns: str | None) -> Corpora
         raise ConfigError(f"{'--valid-conll' if valid else '--columns'} needs --conll")
     roles = {"train": train, "valid": valid}
     return {role: [_word_corpus(path, columns) for path in paths] for role, paths in roles.items() if paths}
+
+
+def _audio_corpora(train: Paths, valid: Paths) -> Corpora:
+    if valid and not train:
+        raise ConfigError("--valid-audio needs --audio")
+    roles = {"train": train, "valid": valid}
+    return {role: [{"kind": "audio", "path": str(path)} for path in paths] for role, paths in roles.items() if paths}
 
 
 def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from calque.commands.options import (
     search_argument,
 )
 from calque.commands.rendering import one_line
+from calque.commands.recogniser_scores import evaluate_recogniser
 from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError, DataError
 
@@ -33,6 +34,7 @@ def evaluate(
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
     text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    audio: Annotated[Path | None, file_option(help="A manifest of recordings, for a speech recogniser.")] = None,
     columns: Columns = None,
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
     beam: Annotated[int | None, count_option(help="Beam size.")] = None,
@@ -45,7 +47,7 @@ def evaluate(
 
     Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
     models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
-    precision, recall and F1 of each type.
+    precision, recall and F1 of each type; speech recognisers by word and character error rates, with intervals.
 
     Examples:
 
@@ -56,7 +58,23 @@ def evaluate(
         calque evaluate runs/english --text test.txt
 
         calque evaluate runs/upos --conll test.conllu --confusion confusion.png
+
+        calque evaluate runs/digits --audio test.jsonl --beam 10
     """
+    if audio is not None:
+        if any((source, reference, text, conll, columns, confusion)):
+            raise ConfigError("--audio is for a speech recogniser and cannot be combined with options of other tasks")
+        evaluate_recogniser(
+            model,
+            audio,
+            settings=settings or [],
+            beam=beam,
+            output=output,
+            as_json=as_json,
+            device=device,
+            precision=precision,
+        )
+        return
     is_translation = bool(source or reference or settings or beam or output)
     if conll is not None:
         if is_translation or text:
@@ -74,7 +92,8 @@ def evaluate(
         return
     if source is None or reference is None:
         raise ConfigError(
-            "give --source and --reference for translation, --text for a language model, or --conll for a tagger"
+            "give --source and --reference for translation, --text for a language model, --conll for a tagger, or "
+            "--audio for a speech recogniser"
         )
     test = _read_test_set(source, reference, output=output)
     translator, search = _load_translator(model, settings or [], beam=beam, device=device, precision=precision)

@@ -10,6 +10,7 @@ from calque.engine.folder import (
     Loaded,
     architecture,
     load,
+    load_recogniser,
     load_tagger,
     load_text_generator,
     load_translator,
@@ -19,6 +20,8 @@ from calque.engine.language_model_folder import save_language_model
 from calque.engine.model_files import KIND, WEIGHTS
 from calque.engine.noisy_channel import Channel
 from calque.engine.preparation import PendingAnswer
+from calque.engine.recogniser import Recogniser, TimedWord, Transcript
+from calque.engine.recogniser_folder import save_recogniser
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
 from calque.engine.tagger_folder import save_tagger
 from calque.engine.text_generator import TextGenerator, TextPerplexity
@@ -43,6 +46,7 @@ __all__ = [
     "Loaded",
     "PendingAnswer",
     "PrecisionName",
+    "Recogniser",
     "Request",
     "Scored",
     "Sentence",
@@ -50,12 +54,15 @@ __all__ = [
     "Tagger",
     "TextGenerator",
     "TextPerplexity",
+    "TimedWord",
+    "Transcript",
     "Translation",
     "Translator",
     "architecture",
     "choose_device",
     "decoding_step",
     "load",
+    "load_recogniser",
     "load_tagger",
     "load_text_generator",
     "load_translator",
@@ -63,5 +70,6 @@ __all__ = [
     "pad_source",
     "save_language_model",
     "save_model",
+    "save_recogniser",
     "save_tagger",
 ]

@@ -9,11 +9,13 @@ from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.experiment.assembly import Assembly, precision_warnings, refuse_uncomputable, refuse_unknown_metrics
 from calque.experiment.language_modelling import LanguageModellingAssembly
+from calque.experiment.recognition import RecognitionAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.tagging import TaggingAssembly
 from calque.experiment.translation import TranslationAssembly
 from calque.inspection.gradient_watching import watched_gradient_flow
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recognition import RecognitionConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.training.checkpoints import saved_steps
@@ -32,6 +34,8 @@ def assembly_of(experiment: Experiment) -> Assembly:
             return LanguageModellingAssembly(experiment)
         case TaggingConfig():
             return TaggingAssembly(experiment)
+        case RecognitionConfig():
+            return RecognitionAssembly(experiment)
         case _:
             assert_never(experiment.task)
 

@@ -14,12 +14,14 @@ from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
+from calque.models.recogniser import RecogniserConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
 from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recognition import RecognitionConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.text import FormsConfig, GivenConfig, SentencePieceConfig, TextConfig
@@ -27,10 +29,22 @@ from calque.text.training import with_kind
 from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
-TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConfig, Field(discriminator="kind")]
+TaskConfig = Annotated[
+    TranslationConfig | LanguageModellingConfig | TaggingConfig | RecognitionConfig, Field(discriminator="kind")
+]
 
-MODELS = {"translation": "encoder-decoder", "language-modelling": "language-model", "tagging": "tagger"}
-DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tagging": "huang2015"}
+MODELS = {
+    "translation": "encoder-decoder",
+    "language-modelling": "language-model",
+    "tagging": "tagger",
+    "recognition": "recogniser",
+}
+DEFAULT_SYSTEMS = {
+    "translation": "tiny",
+    "language-modelling": "language",
+    "tagging": "huang2015",
+    "recognition": "speech",
+}
 """For each task, the kind of model that it trains (MODELS), and the system that it trains by default."""
 
 
@@ -72,6 +86,8 @@ class Experiment(Config):
                 problems = output_misfits(self, self.model.output) + language_misfits(self)
             case TaggerConfig():
                 problems = tagging_misfits(self, self.model)
+            case RecogniserConfig():
+                problems = recognition_misfits(self, self.model)
             case _:
                 assert_never(self.model)
         if problems:
@@ -109,10 +125,12 @@ def with_kinds(values: Values) -> Values:
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
             values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
-        elif model is None and task["kind"] in ("language-modelling", "tagging"):
+        elif model is None and task["kind"] in ("language-modelling", "tagging", "recognition"):
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
+        if task["kind"] == "recognition" and (text is None or (isinstance(text, dict) and "kind" not in text)):
+            values, text = {**values, "text": {"kind": "characters", **(text or {})}}, None
         training = values.get("training", {})
         if task["kind"] != "translation" and isinstance(training, dict):
             values = {**values, "training": {"label_smoothing": 0.0, **training}}
@@ -154,6 +172,31 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
             f"data.invalid = {experiment.data.invalid!r} is for text; labelled words that are not UTF-8 are always "
             "rejected with file and line"
         )
+    return problems
+
+
+def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list[str]:
+    """Why settings of a recogniser cannot be combined, one sentence each."""
+    training, search = experiment.training, experiment.search
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a recogniser minimises the loss of its transcripts")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text.kind in ("forms", "columns"):
+        problems.append(f"text.kind = {experiment.text.kind!r}: transcripts are one text, e.g. text.kind = 'characters'")
+    if training.label_smoothing and model.head == "ctc":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.head = 'ctc' cannot be combined, as CTC "
+            "has probabilities of whole texts; set it to 0"
+        )
+    if training.compile:
+        problems.append("training.compile: recognisers are not compiled; set it to false")
+    if experiment.data.invalid == "replace":
+        problems.append("data.invalid = 'replace' is for text; recordings that cannot be read: 'fail' or 'skip'")
+    if search.method != "beam" or search.shortlist:
+        setting = "shortlist = true" if search.shortlist else f"method = {search.method!r}"
+        problems.append(f"search.{setting} is for translation; speech is decoded with search.method = 'beam'")
     return problems
 
 

@@ -9,7 +9,7 @@ from calque.config import read_toml
 from calque.data.lines import LINE_LIMIT, path_lines
 from calque.data.prepare import open_prepared
 from calque.devices import DeviceName, PrecisionName
-from calque.engine import Loaded, Tagger, TextGenerator, Translator, load
+from calque.engine import Loaded, Recogniser, Tagger, TextGenerator, Translator, load
 from calque.errors import DataError
 from calque.inspection.document import model_summary
 from calque.inspection.gradient_flow import KIND, VERSION, gradient_flow, skips_own_state, top_states
@@ -172,6 +172,8 @@ def _file_batches(
             raise DataError("gradient flow of a translation model needs both --source and --target")
         case TextGenerator():
             raise DataError(f"--source: {run} is a language model and reads no source; give its text as --target")
+        case Recogniser():
+            raise DataError(f"{run} is a speech recogniser, whose gradients are not measured")
         case Tagger():
             raise DataError(
                 f"{run} is a tagger; its gradients are always measured on its validation data, so leave out --source "
