@@ -9,9 +9,11 @@ import calque
 from calque.config import override
 from calque.experiment import OwnTask, Run
 from calque.tasks.language_modelling import LanguageModelling
+from calque.tasks.recognition import Recognition
 from calque.tasks.tagging import Tagging
 from calque.tasks.translation import Translation
 from tests.conftest import FAMILIES, toy_corpus
+from tests.spoken import recognition_values
 from tests.tagged import tagging_values
 from tests.unit.experiment.frames_task import FramesCopy, frames_task
 
@@ -97,6 +99,10 @@ def _tagging(folder: Path) -> Values:
     return override(values, ["model.dropout=0.0", "model.word_dropout=0.0", "model.encoder.dropout=0.0"])
 
 
+def _recognition(folder: Path) -> Values:
+    return recognition_values(folder, head="hybrid", recordings=40, **{**TRAINING, "batch": {"tokens": 300}})
+
+
 def _frames(_: Path) -> Values:
     return {"seed": 5, "training": {**TRAINING, "batch": {"tokens": 60}}}
 
@@ -112,5 +118,11 @@ SUBJECTS: Mapping[str, Subject] = {
         LanguageModelling, "perplexity", _language(_LSTM, reading="running"), ("model.network.dropout=0.2",)
     ),
     "tagging": Subject(Tagging, "f1", _tagging, ("model.dropout=0.3", "model.word_dropout=0.1")),
+    "recognition": Subject(
+        Recognition,
+        "wer",
+        _recognition,
+        ("model.encoder.dropout=0.2", "model.augmentation.time_masks=2", "task.speeds=[90, 100, 110]"),
+    ),
     "own task": Subject(FramesCopy, "accuracy", _frames, (), own=lambda: frames_task(dropout=0.0)),
 }

@@ -16,8 +16,8 @@ from calque.commands.options import (
     model_argument,
     search_argument,
 )
-from calque.commands.rendering import one_line
 from calque.commands.recogniser_scores import evaluate_recogniser
+from calque.commands.rendering import one_line
 from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError, DataError
 

@@ -177,6 +177,8 @@ def inspect(
     _refuse_picture(picture, written=written, states=states, views=len(questions) * len(paths))
     refuse_output(output, source)
     models = _load(paths, device=device, precision=precision)
+    if type(models[str(model)]) not in TASKS:
+        raise ConfigError(f"{model}: speech recognisers cannot be inspected")
     shown = TASKS[type(models[str(model)])]
     if shown.task == "tagging" and source is not None:
         questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
@@ -272,16 +274,16 @@ def _view(
 ) -> View:
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
-    from calque.engine import Request, TextGenerator, Translator
+    from calque.engine import Request, Tagger, TextGenerator, Translator
     from calque.inspection.language_model import inspect_text
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
     from calque.inspection.translation import inspect_translation
 
     wanted = True if saliency else None
-    if not isinstance(loaded, Translator | TextGenerator):
+    if isinstance(loaded, Tagger):
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
-    assert isinstance(question.text, str)
+    assert isinstance(question.text, str) and isinstance(loaded, Translator | TextGenerator)
     search = search_of(loaded.search, settings, beam=None, nbest=1, batch_tokens=None)
     if isinstance(loaded, TextGenerator):
         if continuation is None:

@@ -11,7 +11,17 @@ import typer
 from calque.commands.inputs import device_and_precision
 from calque.config import check, override, to_values
 from calque.devices import DeviceName, PrecisionName
-from calque.engine import Channel, Loaded, Recogniser, Tagger, TextGenerator, Translator, load, load_translator, model_kind
+from calque.engine import (
+    Channel,
+    Loaded,
+    Recogniser,
+    Tagger,
+    TextGenerator,
+    Translator,
+    load,
+    load_translator,
+    model_kind,
+)
 from calque.engine.constraint_files import read_pairs, read_whole_lines
 from calque.engine.folder import AnyLoaded
 from calque.errors import ConfigError, DataError, shell_path

@@ -62,8 +62,9 @@ def evaluate_recogniser(
         ("WER", rates.words, rates.words_interval, "words"),
         ("CER", rates.characters, rates.characters_interval, "characters"),
     ):
+        low, high = 100 * interval.low, 100 * interval.high
         typer.echo(
-            f"{name} {100 * errors.rate:6.2f} %  (95 % interval {100 * interval.low:.2f} to {100 * interval.high:.2f})  "
+            f"{name} {100 * errors.rate:6.2f} %  (95 % interval {low:.2f} to {high:.2f})  "
             f"{errors.substitutions:,} substitutions, {errors.insertions:,} insertions, {errors.deletions:,} deletions "
             f"in {errors.length:,} {unit}"
         )

@@ -119,8 +119,8 @@ def train(
     is_named = any(override.startswith(("data.train=", "data.store=")) for override in overrides)
     if resume is None and config is None and not is_named and "train" not in corpora:
         raise ConfigError(
-            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, --audio, --config "
-            "or --resume"
+            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, --audio, "
+            "--config or --resume"
         )
     from calque import experiment
     from calque.commands.progress import preparing

@@ -31,7 +31,9 @@ FORMATS = ("text", "tsv", "jsonl")
 
 def transcribe(
     model: Annotated[Path, model_argument(help="A run or model folder of a speech recogniser.")],
-    files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Audio files; settings as KEY=VALUE may follow.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES...", help="Audio files; settings as KEY=VALUE may follow.")
+    ],
     *,
     output: Annotated[
         Path | None, file_option(help="The file for the transcripts; stdout by default.", panel=INPUT_OUTPUT)
@@ -46,7 +48,9 @@ def transcribe(
     ] = None,
     timestamps: Annotated[
         bool,
-        typer.Option("--timestamps", help="Also write when each word is heard (JSON lines).", rich_help_panel=INPUT_OUTPUT),
+        typer.Option(
+            "--timestamps", help="Also write when each word is heard (JSON lines).", rich_help_panel=INPUT_OUTPUT
+        ),
     ] = False,
     nbest: Annotated[int, count_option(help="Candidates per recording.", panel=SEARCH)] = 1,
     beam: Annotated[int | None, count_option(help="Beam size; 1 is greedy.", panel=SEARCH)] = None,
@@ -112,7 +116,7 @@ def transcribe(
 
 def _format(format: str | None, *, timestamps: bool, several: bool) -> str:
     default = "jsonl" if timestamps else "tsv" if several else "text"
-    name = choice(format or default, FORMATS, option="--format")
+    name: str = choice(format or default, FORMATS, option="--format")
     if timestamps and name != "jsonl":
         raise ConfigError("--timestamps writes JSON lines: leave --format out, or set it to jsonl")
     return name

@@ -56,7 +56,7 @@ class SoundHeader(NamedTuple):
 def sound_header(clip: Clip, *, folder: Path) -> SoundHeader:
     """The length of a clip, and the sampling rate and channels of its file; a DataError if it cannot be read."""
     with _open(folder / clip.path) as file:
-        first, count = _part(clip, file, folder=folder)
+        _, count = _part(clip, file, folder=folder)
         return SoundHeader(count / file.samplerate, file.samplerate, file.channels)
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ class Fit(NamedTuple):
         return -(-frames // self.factor)
 
     def fits(self, samples: int, tokens: Sequence[int]) -> bool:
-        repeated = sum(first == second for first, second in zip(tokens[:-1], tokens[1:], strict=True))
+        repeated = sum(first == second for first, second in pairwise(tokens))
         return not self.aligned or len(tokens) + repeated <= self.positions(samples)
 
 
@@ -152,9 +153,10 @@ class RecognitionNumericaliser(NamedTuple):
     def _refuse_unfit(self, clip: Clip, samples: Samples, ids: Sequence[int], *, folder: Path) -> None:
         fit = self.preparation.fit
         if len(samples) <= self._most_samples and not fit.fits(len(samples), ids):
+            seconds, positions = len(samples) / self.preparation.rate, fit.positions(len(samples))
             raise DataError(
-                f"{clip.name(folder)}: a text of {len(ids)} tokens does not fit {len(samples) / self.preparation.rate:.2f} "
-                f"s of audio, which the encoder reads as {fit.positions(len(samples))} positions; CTC needs one per token "
-                "and one more between equal neighbours: lower model.subsampling.layers, use longer tokens, or leave such "
-                "recordings out (data.invalid = 'skip')"
+                f"{clip.name(folder)}: a text of {len(ids)} tokens does not fit {seconds:.2f} s of audio, which the "
+                f"encoder reads as {positions} positions; CTC needs one per token and one more between equal "
+                "neighbours: lower model.subsampling.layers, use longer tokens, or leave such recordings out "
+                "(data.invalid = 'skip')"
             )

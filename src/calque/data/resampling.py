@@ -49,4 +49,5 @@ def _phase_filters(up: int, down: int) -> NDArray[np.float32]:
     times = np.arange(up)[:, None] / up - np.arange(-reach, reach + 1)[None]
     window = np.where(np.abs(times) < width, 0.5 + 0.5 * np.cos(np.pi * times / width), 0.0)
     filters = cutoff * np.sinc(cutoff * times) * window
-    return (filters / filters.sum(axis=1, keepdims=True)).astype(np.float32)  # a constant signal stays constant
+    normalised: NDArray[np.float32] = (filters / filters.sum(axis=1, keepdims=True)).astype(np.float32)
+    return normalised  # a constant signal stays constant

@@ -238,10 +238,7 @@ class Recogniser:
     ) -> Iterator[SpeechAnswer]:
         jobs = [self._job(recording, longest=longest) for recording in recordings]
         pieces = [
-            (number, part)
-            for number, job in enumerate(jobs)
-            if isinstance(job, _Job)
-            for part in range(len(job.parts))
+            (number, part) for number, job in enumerate(jobs) if isinstance(job, _Job) for part in range(len(job.parts))
         ]
         size = int(longest * self.task.rate) // self.stride * self.stride
         waveforms = {}
@@ -252,7 +249,9 @@ class Recogniser:
             whole = len(job.parts) == 1
             waveforms[number, part] = to_int16(job.samples if whole else job.samples[first : first + size])
         results: dict[tuple[int, int], Decoded | CalqueError] = {}
-        for batch in _batches(pieces, [len(waveforms[piece]) for piece in pieces], samples=batch_frames * self.task.hop):
+        for batch in _batches(
+            pieces, [len(waveforms[piece]) for piece in pieces], samples=batch_frames * self.task.hop
+        ):
             results |= zip(batch, self._isolated([waveforms[piece] for piece in batch], settings), strict=True)
         for number, job in enumerate(jobs):
             if isinstance(job, CalqueError):
@@ -269,7 +268,9 @@ class Recogniser:
             return error
         positions = -(-len(samples) // self.stride)
         grid = int(longest * self.task.rate) // self.stride
-        return _Job(samples, split_sound(positions, longest=grid, overlap=round(OVERLAP * self.task.rate / self.stride)))
+        return _Job(
+            samples, split_sound(positions, longest=grid, overlap=round(OVERLAP * self.task.rate / self.stride))
+        )
 
     def _samples(self, recording: Recording) -> Samples:
         if isinstance(recording, str | Path):
@@ -280,7 +281,9 @@ class Recogniser:
         if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
             raise DataError("samples must be finite numbers, [samples] or [samples, channels], and at least one")
         if sound.rate != self.task.rate and not self.task.resample:
-            raise DataError(f"{sound.rate} samples per second; this model reads {self.task.rate} (task.resample = false)")
+            raise DataError(
+                f"{sound.rate} samples per second; this model reads {self.task.rate} (task.resample = false)"
+            )
         return resample(samples, source=sound.rate, target=self.task.rate)
 
     def _isolated(self, waveforms: Sequence[np.ndarray], settings: SpeechSearch) -> list[Decoded | CalqueError]:
@@ -293,7 +296,9 @@ class Recogniser:
         if len(waveforms) == 1:
             return [OutOfMemory(NO_MEMORY)]
         middle = len(waveforms) // 2
-        return [result for half in (waveforms[:middle], waveforms[middle:]) for result in self._isolated(half, settings)]
+        return [
+            result for half in (waveforms[:middle], waveforms[middle:]) for result in self._isolated(half, settings)
+        ]
 
     @torch.inference_mode()
     def _decode(self, waveforms: Sequence[np.ndarray], settings: SpeechSearch) -> list[Decoded]:
@@ -359,5 +364,3 @@ def _batches(
         batch.append(piece)
     if batch:
         yield batch
-
-

@@ -22,7 +22,7 @@ from calque.search.ctc_scoring import joint_step, start_joint
 from calque.search.decode import Rules, decode, limits_of_pieces, piece_limits
 from calque.search.ensemble import fused
 from calque.search.settings import SearchConfig
-from calque.tensors import map_rows
+from calque.tensors import select_rows
 from calque.text import BOS, EOS, UNK
 
 
@@ -60,7 +60,9 @@ class Decoded:
         if spans is None and self.memory is not None:
             spans = decoder.attention_spans(self.memory, tokens, length=self.length)
         if spans is None:  # a text that CTC cannot align
-            spans = [(self.length * at // len(tokens), self.length * (at + 1) // len(tokens)) for at in range(len(tokens))]
+            spans = [
+                (self.length * at // len(tokens), self.length * (at + 1) // len(tokens)) for at in range(len(tokens))
+            ]
         return [TimedToken(token, *span) for token, span in zip(tokens, spans, strict=True)]
 
 
@@ -78,19 +80,17 @@ class SpeechDecoder:
     def results(self, heard: Heard) -> list[Decoded]:
         """The candidates of each recording, with what their times are computed from."""
         log_probs = None if self.model.ctc is None else self.model.ctc_log_probs(heard)
-        rows = [None] * len(heard.lengths) if log_probs is None else list(log_probs)
+        lengths: list[int] = heard.lengths.tolist()
         if self.model.speller is None:
-            return [self.decode_ctc(row[:length]) for row, length in zip(rows, heard.lengths.tolist(), strict=True)]
+            assert log_probs is not None
+            return [self.decode_ctc(row[:length]) for row, length in zip(log_probs, lengths, strict=True)]
         found = self._spell(self.model.speller, heard, log_probs)
-        return [
-            Decoded(
-                candidates,
-                None if rows[place] is None else rows[place][:length],
-                map_rows(lambda tensor, place=place: tensor[place : place + 1], heard.memory),
-                length,
-            )
-            for place, (candidates, length) in enumerate(zip(found, heard.lengths.tolist(), strict=True))
-        ]
+        results = []
+        for place, (candidates, length) in enumerate(zip(found, lengths, strict=True)):
+            memory = select_rows(heard.memory, torch.tensor([place], device=heard.memory.values.device))
+            own = None if log_probs is None else log_probs[place, :length]
+            results.append(Decoded(candidates, own, memory, length))
+        return results
 
     def decode_ctc(self, log_probs: Tensor) -> Decoded:
         """The candidates of one recording by CTC alone, given log-probabilities [S,V]."""

@@ -31,7 +31,7 @@ class Errors(NamedTuple):
         """Edits per unit of the reference; of an empty reference, 0 without edits and infinity with some."""
         return self.edits / self.length if self.length else (float("inf") if self.edits else 0.0)
 
-    def __add__(self, other: object) -> "Errors":  # type: ignore[override]
+    def __add__(self, other: object) -> "Errors":
         assert isinstance(other, Errors)
         return Errors(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 

@@ -60,7 +60,9 @@ class RecognitionJudge:
                 raise StoppedError
 
         batch = self.batch.model_copy(update={"tokens": max(2, self.batch.budget // parts)})
-        greedy = self.recogniser.search.model_copy(update={"beam": 1, "length_penalty": 0.0, "reward": 0.0, "groups": 1})
+        greedy = self.recogniser.search.model_copy(
+            update={"beam": 1, "length_penalty": 0.0, "reward": 0.0, "groups": 1}
+        )
         found = self.recogniser.transcribe_store(self.store, search=greedy, batch=batch, stop=raise_if_stopped)
         pairs = list(zip(self.references, found.texts, strict=True))
         words = sum((word_errors(*pair) for pair in pairs), Errors())

@@ -184,7 +184,9 @@ def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list
     if not isinstance(training.subwords, FixedConfig):
         problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
     if experiment.text.kind in ("forms", "columns"):
-        problems.append(f"text.kind = {experiment.text.kind!r}: transcripts are one text, e.g. text.kind = 'characters'")
+        problems.append(
+            f"text.kind = {experiment.text.kind!r}: transcripts are one text, e.g. text.kind = 'characters'"
+        )
     if training.label_smoothing and model.head == "ctc":
         problems.append(
             f"training.label_smoothing = {training.label_smoothing} and model.head = 'ctc' cannot be combined, as CTC "

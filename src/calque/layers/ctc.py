@@ -86,7 +86,7 @@ class _ForwardBackward(torch.autograd.Function):
         return torch.where(is_possible, -totals, 0)
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         emitted, alphas, totals, is_possible, lengths, *parts = context.saved_tensors
         states = States(*parts)
         betas = _backward(emitted, states, lengths)

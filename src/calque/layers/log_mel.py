@@ -3,8 +3,8 @@
 Letters: B recordings, W samples, F frames, M mel bands, Q frequencies of the spectrum.
 """
 
+import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ def hop_size(rate: int) -> int:
 
 
 def transform_size(rate: int) -> int:
-    """The size of the Fourier transform: a power of two of at least 40 ms, so that the narrowest bands are not empty."""
+    """The size of the Fourier transform: a power of two of at least 40 ms, so that no narrow band is empty."""
     return 1 << (round(0.040 * rate) - 1).bit_length()
 
 
@@ -41,15 +41,15 @@ def mel_filters(rate: int, bands: int) -> NDArray[np.float64]:
     """
     size = transform_size(rate)
     frequencies = np.arange(size // 2 + 1) * rate / size
-    edges = 700 * (10 ** (np.linspace(*_mel(np.array([LOWEST, rate / 2])), bands + 2) / 2595) - 1)
+    edges = 700 * (10 ** (np.linspace(_mel(LOWEST), _mel(rate / 2), bands + 2) / 2595) - 1)
     rising = (frequencies - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
     falling = (edges[2:, None] - frequencies) / (edges[2:] - edges[1:-1])[:, None]
-    return np.maximum(0, np.minimum(rising, falling))
+    filters: NDArray[np.float64] = np.maximum(0, np.minimum(rising, falling))
+    return filters
 
 
-def _mel(frequency: NDArray[Any]) -> NDArray[Any]:
-    mel: NDArray[Any] = 2595 * np.log10(1 + frequency / 700)
-    return mel
+def _mel(frequency: float) -> float:
+    return 2595 * math.log10(1 + frequency / 700)
 
 
 class LogMel(nn.Module):

@@ -7,7 +7,7 @@ Letters: B recordings, W samples, S positions, T target, D width, V vocabulary.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from pydantic import Field, ValidationInfo, model_validator
@@ -29,6 +29,7 @@ from calque.models.speech_inputs import NormaliseOver, SpeechInputs, Subsampling
 from calque.tensors import Padded
 
 HeadName = Literal["ctc", "attention", "hybrid"]
+SPELLER = LuongConfig(layers=1, width=256, embedding=64, bridge="zero")
 
 
 class RecogniserConfig(Config):
@@ -39,7 +40,7 @@ class RecogniserConfig(Config):
     """ctc: each position predicts a token or a blank. attention: a decoder attends to the recording. hybrid: both, with
     interpolated losses and joint decoding."""
     ctc_weight: float = Field(default=0.3, gt=0, lt=1)
-    """λ of a hybrid: λ CTC + (1 − λ) attention, in the loss and in the score of decoding (Watanabe 2017, eq. 15, 21)."""
+    """λ of a hybrid: λ CTC + (1 − λ) attention, in the loss and in the score of decoding (Watanabe 2017, §III)."""
     features: Width = 80
     """Mel bands."""
     normalise: NormaliseOver = "utterance"
@@ -51,18 +52,26 @@ class RecogniserConfig(Config):
     encoder: EncoderConfig = RecurrentEncoderConfig(layers=2, width=320, embedding=160, dropout=0.2)
     """The encoder of the subsampled frames. Its `embedding` (in a Transformer its `width`) is the width of the vectors
     that it reads."""
-    decoder: DecoderConfig = LuongConfig(layers=1, width=256, embedding=64)
-    """The attention decoder, unless head = "ctc"."""
+    decoder: DecoderConfig | None = None
+    """The attention decoder; none if head = "ctc", by default one LSTM layer with Luong's attention otherwise."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _decoder_by_head(cls, values: Any) -> Any:
+        """A decoder if the head needs one and none is given, and none with CTC alone."""
+        if not isinstance(values, dict):
+            return values
+        decoder = values.get("decoder")
+        if values.get("head", "ctc") == "ctc":
+            return {key: value for key, value in values.items() if key != "decoder"}
+        if decoder is None:
+            return {**values, "decoder": SPELLER}
+        return {**values, "decoder": {"kind": "luong", **decoder}} if isinstance(decoder, dict) else values
 
     @model_validator(mode="after")
     def _fitting(self, info: ValidationInfo) -> Self:
-        is_hybrid = self.head == "hybrid"
-        uses = {
-            "ctc_weight": (is_hybrid, "head = 'hybrid'"),
-            "decoder": (self.head != "ctc", "head = 'attention' or 'hybrid'"),
-        }
-        refuse_unused(self, uses, info)
-        if self.head == "ctc":
+        refuse_unused(self, {"ctc_weight": (self.head == "hybrid", "head = 'hybrid'")}, info)
+        if self.decoder is None:
             return self
         if getattr(self.decoder, "copies", False):
             raise ValueError("decoder.copies copies words of a source text, which a recording does not have")
@@ -141,7 +150,7 @@ class RecogniserModel(nn.Module):
         shape = self.encoder.shape
         self.ctc = nn.Linear(shape.width, sizes.vocabulary) if config.has_ctc else None
         self.speller: Speller | None = None
-        if config.head != "ctc":
+        if config.decoder is not None:
             self.speller = Speller(config.decoder, vocabulary_size=sizes.vocabulary, memory=shape)
         self.ctc_weight = {"ctc": 1.0, "attention": 0.0, "hybrid": config.ctc_weight}[config.head]
         self.dropout = config.dropout
@@ -165,7 +174,13 @@ class RecogniserModel(nn.Module):
         return wide(self.ctc(hidden)).log_softmax(dim=-1)
 
     def losses(
-        self, heard: Heard, target_input: Tensor, target_output: Tensor, token_lengths: Tensor, *, smoothing: float = 0.0
+        self,
+        heard: Heard,
+        target_input: Tensor,
+        target_output: Tensor,
+        token_lengths: Tensor,
+        *,
+        smoothing: float = 0.0,
     ) -> Losses:
         """The losses of transcripts [B,T]; `token_lengths` [B], on the CPU, does not count their ends."""
         ctc, attention = None, None

@@ -3,6 +3,7 @@
 Letters: B recordings, W samples, F frames, M bands, C channels, S positions, E width.
 """
 
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -59,8 +60,7 @@ class SpeechInputs(Inputs):
         self.augmentation = augmentation
         channels = [1, *[subsampling.channels] * subsampling.layers]
         self.convolutions = nn.ModuleList(
-            nn.Conv2d(before, after, 3, stride=2, padding=1)
-            for before, after in zip(channels[:-1], channels[1:], strict=True)
+            nn.Conv2d(before, after, 3, stride=2, padding=1) for before, after in pairwise(channels)
         )
         height = -(-bands // subsampling.factor)
         self.linear = nn.Linear(channels[-1] * height, width)
@@ -71,7 +71,7 @@ class SpeechInputs(Inputs):
         """The normalised features [B,F,M] of recordings [B,W], 0 after the end of each."""
         non_empty = audio._replace(lengths=audio.lengths.clamp(min=1), placed_lengths=None)
         dtype = torch.float64 if self.linear.weight.dtype == torch.float64 else torch.float32
-        frames = self.log_mel(non_empty.to(audio.values.device), dtype=dtype)
+        frames: Padded = self.log_mel(non_empty.to(audio.values.device), dtype=dtype)
         frames = frames._replace(placed_lengths=frames.lengths.to(audio.values.device, non_blocking=True))
         return frames._replace(values=self.normalise(frames))
 

@@ -146,7 +146,7 @@ class _Language:
         kept = set(prefixes)
         for known in (self._next, self._states, self._totals):
             for prefix in [prefix for prefix in known if prefix not in kept]:
-                del known[prefix]  # type: ignore[attr-defined]
+                del known[prefix]
 
     def _total(self, prefix: Prefix) -> float:
         """The log-probability of a prefix that survived, or of one that extends a survivor."""

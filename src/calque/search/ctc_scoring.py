@@ -38,7 +38,9 @@ class CtcContext(NamedTuple):
     ends: Tensor  # [B], the last position of each recording
 
 
-def start_joint(inner: Any, context: Any, log_probs: Tensor, lengths: Tensor, *, blank: int) -> tuple[CtcState, CtcContext]:
+def start_joint(
+    inner: Any, context: Any, log_probs: Tensor, lengths: Tensor, *, blank: int
+) -> tuple[CtcState, CtcContext]:
     """The state and context of joint decoding, given CTC's log-probabilities [B,S,V] and lengths [B] on the device."""
     outside = torch.arange(log_probs.shape[1], device=log_probs.device)[None] >= lengths[:, None]
     masked = log_probs.masked_fill(outside[..., None], _IMPOSSIBLE)

@@ -28,12 +28,14 @@ class RecognitionConfig(Config):
     longest: float = Field(default=30.0, gt=0, le=3600)
     """Seconds: longer training recordings are left out and counted; longer files are transcribed in parts."""
     speeds: tuple[int, ...] = (100,)
-    """Speeds in percent, one of which is drawn for each recording and epoch, such as [90, 100, 110] (Ko et al. 2015)."""
+    """Speeds in percent, one of which is drawn per recording and epoch, such as [90, 100, 110] (Ko et al. 2015)."""
 
     @field_validator("speeds", mode="before")
     @classmethod
     def _numbers(cls, value: object) -> object:
-        """A list of numbers; on the command line also `task.speeds=90,100,110`."""
+        """A list of numbers; on the command line also `task.speeds=90,100,110` or `task.speeds=90`."""
+        if isinstance(value, int):
+            return [value]
         return value.split(",") if isinstance(value, str) else value
 
     @field_validator("speeds")
@@ -89,13 +91,9 @@ def loss_parts(head: str) -> tuple[str, ...]:
 def recognition_loss(model: RecogniserModel, batch: SpeechBatch, *, smoothing: float = 0.0) -> Loss:
     """The loss of a batch on the model's device, summed over its transcripts; rows that fill a shape count nothing."""
     heard = model(batch.audio)
-    losses = model.losses(
-        heard, batch.target_input, batch.target_output, batch.token_lengths, smoothing=smoothing
-    )
+    losses = model.losses(heard, batch.target_input, batch.target_output, batch.token_lengths, smoothing=smoothing)
     is_real = (batch.target_lengths > 0).to(heard.memory.values.device, non_blocking=True)
-    sums = {
-        name: torch.where(is_real, part, 0).sum() for name, part in losses._asdict().items() if part is not None
-    }
+    sums = {name: torch.where(is_real, part, 0).sum() for name, part in losses._asdict().items() if part is not None}
     weights = {"ctc": model.ctc_weight, "attention": 1 - model.ctc_weight}
     total = sum((weights[name] * part for name, part in sums.items()), torch.zeros((), device=is_real.device))
     detached = {name: part.detach() for name, part in sums.items()} if len(sums) == 2 else {}
