@@ -68,7 +68,7 @@ def test_a_bad_file_is_named_and_the_others_transcribed(spoken: Spoken, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "FILES... is missing"),
+        ([], "FILE... is missing"),
         (["beam=3"], "no audio files"),
         (["a.wav", "--format", "xml"], "--format: 'xml' is not one of"),
         (["a.wav", "--timestamps", "--format", "text"], "--timestamps writes JSON lines"),

@@ -32,7 +32,7 @@ FORMATS = ("text", "tsv", "jsonl")
 def transcribe(
     model: Annotated[Path, model_argument(help="A run or model folder of a speech recogniser.")],
     files: Annotated[
-        list[str], typer.Argument(metavar="FILES...", help="Audio files; settings as KEY=VALUE may follow.")
+        list[str], typer.Argument(metavar="FILE...", help="Audio files; settings as KEY=VALUE may follow.")
     ],
     *,
     output: Annotated[
