@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from recipes.digits.tones import RATE, write_tones
 
 from calque.experiment import train
-from recipes.digits.tones import RATE, write_tones
 from tests.conftest import Answer, without_plots
 from tests.spoken import recognition_values
 

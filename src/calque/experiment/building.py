@@ -8,12 +8,16 @@ from torch import nn
 from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.experiment.assembly import Assembly, precision_warnings, refuse_uncomputable, refuse_unknown_metrics
+from calque.experiment.embedding import EmbeddingAssembly
 from calque.experiment.language_modelling import LanguageModellingAssembly
+from calque.experiment.phrase_translation import PhraseTranslationAssembly
 from calque.experiment.recognition import RecognitionAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.tagging import TaggingAssembly
 from calque.experiment.translation import TranslationAssembly
 from calque.inspection.gradient_watching import watched_gradient_flow
+from calque.models.phrase_based import PhraseBasedConfig
+from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.recognition import RecognitionConfig
 from calque.tasks.tagging import TaggingConfig
@@ -28,12 +32,16 @@ from calque.training.tensorboard import refuse_without_tensorboard
 def assembly_of(experiment: Experiment) -> Assembly:
     """The assembly for an experiment's task, which prepares its data and builds, validates and saves its model."""
     match experiment.task:
+        case TranslationConfig() if isinstance(experiment.model, PhraseBasedConfig):
+            return PhraseTranslationAssembly(experiment)
         case TranslationConfig():
             return TranslationAssembly(experiment)
         case LanguageModellingConfig():
             return LanguageModellingAssembly(experiment)
         case TaggingConfig():
             return TaggingAssembly(experiment)
+        case EmbeddingConfig():
+            return EmbeddingAssembly(experiment)
         case RecognitionConfig():
             return RecognitionAssembly(experiment)
         case _:

@@ -113,6 +113,9 @@ class RecognitionAssembly:
             model.inputs.normalise.learn(*feature_statistics(model, prepared.train))
         return model.double() if self.experiment.training.precision == "float64" else model
 
+    def estimator(self) -> None:
+        return None
+
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         raise ConfigError("training.warm_start is for translation models")
 

@@ -14,12 +14,15 @@ from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
+from calque.models.phrase_based import PhraseBasedConfig
 from calque.models.recogniser import RecogniserConfig
+from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
 from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
+from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.recognition import RecognitionConfig
 from calque.tasks.tagging import TaggingConfig
@@ -30,22 +33,27 @@ from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
 TaskConfig = Annotated[
-    TranslationConfig | LanguageModellingConfig | TaggingConfig | RecognitionConfig, Field(discriminator="kind")
+    TranslationConfig | LanguageModellingConfig | TaggingConfig | EmbeddingConfig | RecognitionConfig,
+    Field(discriminator="kind"),
 ]
 
 MODELS = {
-    "translation": "encoder-decoder",
-    "language-modelling": "language-model",
-    "tagging": "tagger",
-    "recognition": "recogniser",
+    "translation": ("encoder-decoder", "phrase-based"),
+    "language-modelling": ("language-model",),
+    "tagging": ("tagger",),
+    "embedding": ("sentence-encoder",),
+    "recognition": ("recogniser",),
 }
 DEFAULT_SYSTEMS = {
     "translation": "tiny",
     "language-modelling": "language",
     "tagging": "huang2015",
+    "embedding": "sentences",
     "recognition": "speech",
 }
-"""For each task, the kind of model that it trains (MODELS), and the system that it trains by default."""
+"""For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
+TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
+"""For each kind of model, its task."""
 
 
 class Experiment(Config):
@@ -76,9 +84,10 @@ class Experiment(Config):
 
     @model_validator(mode="after")
     def _fitting_parts(self) -> "Experiment":
-        if self.model.kind != MODELS[self.task.kind]:
-            task, kind = self.task.kind, MODELS[self.task.kind]
-            raise ValueError(f"task.kind = {task!r} trains model.kind = {kind!r}, not {self.model.kind!r}")
+        task, kinds = self.task.kind, MODELS[self.task.kind]
+        if self.model.kind not in kinds:
+            listed = " or ".join(map(repr, kinds))
+            raise ValueError(f"task.kind = {task!r} trains model.kind = {listed}, not {self.model.kind!r}")
         match self.model:
             case ModelConfig():
                 problems = output_misfits(self, self.model.output) + translation_misfits(self)
@@ -86,6 +95,10 @@ class Experiment(Config):
                 problems = output_misfits(self, self.model.output) + language_misfits(self)
             case TaggerConfig():
                 problems = tagging_misfits(self, self.model)
+            case PhraseBasedConfig():
+                problems = phrase_misfits(self)
+            case SentenceEncoderConfig():
+                problems = embedding_misfits(self)
             case RecogniserConfig():
                 problems = recognition_misfits(self, self.model)
             case _:
@@ -113,22 +126,23 @@ class OwnExperiment(Config):
 def with_kinds(values: Values) -> Values:
     """The values of an experiment, with the kinds of its text, model and task sections filled in.
 
-    For taggers and language models, a missing model section and label smoothing (0) are filled in too.
+    For tasks other than translation, a missing model section and label smoothing (0) are filled in too.
     """
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
-    kinds = {model: task for task, model in MODELS.items()}
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
-        kind = kinds.get(model.get("kind", MODELS["translation"]), "translation")
+        kind = TASKS.get(model.get("kind", "encoder-decoder"), "translation")
         task = {"kind": kind, **(task or {})}
     if isinstance(task, dict):
         task = {"kind": "translation", **task}
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
-            values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
-        elif model is None and task["kind"] in ("language-modelling", "tagging", "recognition"):
+            values = {**values, "model": {"kind": MODELS[task["kind"]][0], **model}}
+        elif model is None and task["kind"] in DEFAULT_SYSTEMS and task["kind"] != "translation":
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
+        if isinstance(model, dict) and model.get("kind") == "phrase-based":
+            values, text = {**values, "text": with_kind(words_by_default(text))}, None
         if task["kind"] == "recognition" and (text is None or (isinstance(text, dict) and "kind" not in text)):
             values, text = {**values, "text": {"kind": "characters", **(text or {})}}, None
         training = values.get("training", {})
@@ -137,6 +151,13 @@ def with_kinds(values: Values) -> Values:
     if isinstance(text, dict):
         values = {**values, "text": with_kind(text)}
     return values
+
+
+def words_by_default(text: Any) -> Any:
+    """A text section of a statistical translation model: all words of the corpus, unless it has another kind."""
+    if text is None or (isinstance(text, dict) and text.get("kind", "words") == "words"):
+        return {"kind": "words", "vocabulary_size": 1_000_000, **(text or {})}
+    return text
 
 
 def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
@@ -172,6 +193,49 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
             f"data.invalid = {experiment.data.invalid!r} is for text; labelled words that are not UTF-8 are always "
             "rejected with file and line"
         )
+    return problems
+
+
+def phrase_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a statistical translation model cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if isinstance(experiment.text, FormsConfig):
+        problems.append("text.kind = 'forms' is for taggers; source and target are text, e.g. with text.kind = 'words'")
+    if experiment.search != SearchConfig():
+        problems.append(
+            "search: beam search is for neural models; model.search has the limits of stack decoding, which a "
+            "statistical model uses"
+        )
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for neural models; a statistical model is estimated from counts")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for neural models; set it to 'fixed'")
+    if any(corpus.weight != 1 for corpus in experiment.data.train):
+        problems.append("data.train: a statistical model counts every pair once, so weight must be 1")
+    return problems
+
+
+def embedding_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a sentence encoder cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if isinstance(experiment.text, FormsConfig):
+        problems.append("text.kind = 'forms' is for taggers; source and target are text, e.g. with 'tokens'")
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a sentence encoder has its contrastive loss only")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if training.label_smoothing:
+        problems.append(f"training.label_smoothing = {training.label_smoothing}: pairs have no labels; set it to 0")
+    if training.compile:
+        problems.append("training.compile: sentence encoders are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append(
+            "training.watch_gradients: gradient flow is not measured for sentence encoders; set it to false"
+        )
+    if experiment.data.aligned:
+        problems.append("data.train: word alignments are for translation; leave them out")
     return problems
 
 
@@ -250,6 +314,12 @@ def language_misfits(experiment: Experiment) -> list[str]:
             f"search.coverage = {search.coverage} needs attention over a source, which a language model does not have; "
             "set search.coverage = 0"
         )
+    model = experiment.model
+    if isinstance(model, LanguageModelConfig) and model.network.kind == "ngram":
+        if training.label_smoothing:
+            problems.append("training.label_smoothing: an n-gram model is not trained by gradients; set it to 0")
+        if any(corpus.weight != 1 for corpus in experiment.data.train):
+            problems.append("data.train: an n-gram model counts every line once, so weight must be 1")
     if search.shortlist:
         problems.append("search.shortlist is for translation: a language model has no source; set it to false")
     if search.method == "risk":
@@ -273,8 +343,7 @@ def experiment_values(
         values = {**values, "model": to_values(system_model(system, scale=scale))}
         assigned_task = any(text.partition("=")[0].strip() == "task.kind" for text in assignments)
         if "task" not in values and not assigned_task:
-            kinds = {model: task for task, model in MODELS.items()}
-            values = {**values, "task": {"kind": kinds[values["model"]["kind"]]}}
+            values = {**values, "task": {"kind": TASKS[values["model"]["kind"]]}}
     values = {**values, "data": {**values.get("data", {}), **corpora}} if corpora else values
     return override(values, assignments, of=Experiment)
 

@@ -14,6 +14,7 @@ from calque.data.text_batch import COLUMN, TextBatch, collate_lines, collate_str
 from calque.engine import TextGenerator, Translator
 from calque.errors import ConfigError, DataError
 from calque.inspection.state_gradients import InspectedBatch
+from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.recognition import RecognitionConfig
 from calque.tasks.tagging import TaggingConfig
@@ -24,7 +25,7 @@ from calque.text.forms import WORDS
 LONGEST = 64  # positions of a sampled row
 TOGETHER = 16  # rows of a batch
 
-TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig | RecognitionConfig
+TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig | EmbeddingConfig | RecognitionConfig
 Rows = NDArray[np.int64]
 
 
@@ -43,6 +44,8 @@ def sample_store(task: TaskConfig, store: Store, *, sentences: int) -> list[Insp
             return [_lines(store, rows) for rows in _batches(store, (COLUMN,), sentences=sentences)]
         case LanguageModellingConfig():
             return _running(store, sentences=sentences)
+        case EmbeddingConfig():
+            raise DataError("gradient flow is not measured for sentence encoders: their loss has no positions")
         case RecognitionConfig():
             raise ConfigError("gradient flow is not measured for speech recognisers; set training.watch_gradients = 0")
 
