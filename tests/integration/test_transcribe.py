@@ -1,6 +1,7 @@
 """`calque transcribe`, and `train`, `evaluate` and `data check` of a recogniser: mistakes and bad audio are named."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,6 +107,22 @@ def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command
     assert answer.code == 2 and "line 1: " in answer.err and "gone.wav: no such file" in answer.err
     mixed = command("evaluate", spoken.run, "--audio", manifest, "--text", manifest)
     assert mixed.code == 2 and "cannot be combined" in mixed.err
+
+
+def test_the_python_of_the_page_works_as_written(
+    spoken: Spoken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "speech.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "speech").symlink_to(spoken.run)
+    for name in ("talk.wav", "a.wav"):
+        (tmp_path / name).write_bytes(spoken.wavs[0].read_bytes())
+    exec(example, {})
+    text, words, same, error = capsys.readouterr().out.splitlines()
+    assert text == same and "broken.wav: no such file" in error
+    assert words.count("TimedWord(") == len(text.split())
 
 
 def bad_corpus(folder: Path) -> Path:
