@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recipes.digits.tones import write_tones
 
 from calque.config import Values
 from calque.errors import Interrupted
@@ -32,6 +33,7 @@ PAGES = (
     "corpora.md",
     "character_level.md",
     "alignment.md",
+    "speech.md",
 )
 
 
@@ -178,6 +180,8 @@ def test_a_run_can_begin(
             (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
         if option == "--sequences":
             write_sequences(path, users=9)
+        if option in ("--audio", "--valid-audio"):
+            write_tones(path.parent, recordings=9).rename(path)
 
     def begun(folder: Path, *_: object, **__: object) -> Values:
         assert (folder / "config.toml").is_file()

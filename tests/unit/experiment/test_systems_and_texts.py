@@ -12,6 +12,7 @@ from calque.experiment import Experiment, experiment_values, train
 from calque.experiment.building import refuse_unbuildable
 from calque.models.systems import (
     LANGUAGE_MODELS,
+    RECOGNISERS,
     RECOMMENDERS,
     SENTENCE_ENCODERS,
     STATISTICAL,
@@ -31,12 +32,14 @@ CORPORA = {
     "translation": {"train": [{"kind": "tsv", "path": "a"}]},
     "language": {"train": [{"kind": "text", "path": "a"}]},
     "tagging": {"train": [{"kind": "conllu", "path": "a"}]},
+    "recognition": {"train": [{"kind": "audio", "path": "a"}]},
 }
 CASES = [
     *((name, text, "translation") for name in TRANSLATORS for text in TEXTS),
     *((name, text, "language") for name in LANGUAGE_MODELS for text in KINDS),
     *((name, "forms", "tagging") for name in TAGGERS),
     *((name, text, "translation") for name in SENTENCE_ENCODERS for text in TEXTS),
+    *((name, text, "recognition") for name in RECOGNISERS for text in KINDS),
 ]
 
 
