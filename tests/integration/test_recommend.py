@@ -157,6 +157,18 @@ def test_a_recommendation_is_inspected(runs, tmp_path: Path, command: Command) -
     )
 
 
+def test_recommenders_are_compared(runs, tmp_path: Path, command: Command) -> None:
+    path = write_records(tmp_path / "users.jsonl", users=12, seed=5)
+    answer = command("compare", runs["items"], runs["timed"], "--sequences", path)
+    assert answer.code == 0 and "NDCG@10 by length of the history" in answer.out, answer.err
+    document = json.loads(command("compare", runs["items"], runs["timed"], "--sequences", path, "--json").out)
+    alone = json.loads(command("evaluate", runs["timed"], "--sequences", path, "--json").out)
+    assert document["systems"][1]["scores"]["mrr"] == pytest.approx(alone["mrr"]["value"])
+    page = command("compare", runs["items"], runs["timed"], "--sequences", path, "--output", tmp_path / "page.html")
+    refused(page, "there is no page for recommenders")
+    refused(command("compare", runs["items"], path, "--sequences", path), "not a run or model folder")
+
+
 @pytest.mark.usefixtures("unplotted")
 def test_validation_files_are_used(tmp_path: Path, command: Command) -> None:
     train_path, valid_path = (

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from calque.commands.compare_recommenders import recommendation_tables
 from calque.commands.tables import Row, aligned
 
 LEVEL = 0.05
@@ -20,6 +21,8 @@ def table_lines(document: Document) -> Iterator[str]:
             blocks = _translation(document)
         case "tagging":
             blocks = _tagging(document)
+        case "recommendation":
+            blocks = recommendation_tables(document)
         case _:
             blocks = _language_modelling(document)
     for number, (title, lines) in enumerate(blocks):
