@@ -34,6 +34,7 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "translation": {"kind": "files", "source": "train.source", "target": "train.target"},
     "language-modelling": {"kind": "text", "path": "train.txt"},
     "tagging": {"kind": "conllu", "path": "train.conllu"},
+    "embedding": {"kind": "files", "source": "train.source", "target": "train.target"},
     "recommendation": {"kind": "sequences", "path": "users.txt"},
 }
 """A placeholder corpus for each task, for a config in which the user will name the files."""
@@ -154,7 +155,7 @@ class CorpusFiles(NamedTuple):
             raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")
         if self.text and kind != "language-modelling":
             raise ConfigError(
-                "--text is for a language model (--system language); this system translates: give --source"
+                "--text is for a language model (--system language); this system reads pairs: give --source"
             )
         if self.pair_option and kind == "language-modelling":
             raise ConfigError(

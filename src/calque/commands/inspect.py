@@ -28,7 +28,18 @@ if TYPE_CHECKING:
     from calque.inspection.state_index import StateIndex
     from calque.inspection.what_if import WhatIf
 
-PICTURES = ("attention", "heads", "beam", "states", "next", "pieces", "marginals", "transitions")
+PICTURES = (
+    "attention",
+    "heads",
+    "beam",
+    "states",
+    "next",
+    "pieces",
+    "marginals",
+    "transitions",
+    "similarity",
+    "projection",
+)
 LIMIT = 20
 
 
@@ -109,7 +120,8 @@ def inspect(
 
     Prints tables; --output writes a page that works offline (.html), all numbers (.json), or a picture (.svg, .png).
     Pieces are counted from 1, end marks included. Language models show what could come next, taggers the probabilities
-    of all labels, recommenders the candidates and what each item of the history contributes (no .html page).
+    of all labels. Sentence encoders show the cosines of all sentences, with those of --target if it is given, and their
+    places in two dimensions; recommenders the candidates and what each item of the history contributes (no .html page).
 
     Examples:
 
@@ -142,6 +154,8 @@ def inspect(
         calque inspect runs/upos "Time flies" --output labels.svg --picture marginals
 
         calque inspect runs/shop "shampoo comb"
+
+        calque inspect runs/captions --source test.en --target test.de --limit 30 --output vectors.html
     """
     from calque.commands.inspect_tasks import TASKS
     from calque.commands.output import refuse_output
@@ -177,10 +191,11 @@ def inspect(
     paths = [model, *(others or ())]
     if len(set(paths)) < len(paths):
         raise ConfigError("--with names the same model again; name another one")
-    _refuse_picture(picture, written=written, states=states, views=len(questions) * len(paths))
     refuse_output(output, source)
     models = _load(paths, device=device, precision=precision)
     shown = TASKS[type(models[str(model)])]
+    shown_together = 1 if shown.task == "embedding" else len(questions)
+    _refuse_picture(picture, written=written, states=states, views=shown_together * len(paths))
     if shown.task == "tagging" and source is not None:
         questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
     if shown.task == "recommendation":
@@ -199,6 +214,9 @@ def inspect(
         return
     drawn = choice(picture or ("states" if states else shown.pictures[0]), shown.pictures, option="--picture")
     indices = _open_indices(models) if states else {}
+    if shown.task == "embedding":
+        write_views(_similarity_views(models, questions), models, shown, format=written, output=output, picture=drawn)
+        return
     views = [
         _view(
             loaded,
@@ -246,6 +264,9 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
 def _refuse_other_options(options: Mapping[str, Any], *, shown: "Shown", continuation: int | None) -> None:
     """Raises a ConfigError for options that apply only to models of another task."""
     given = _given(options)
+    if shown.task == "statistical translation" and given:
+        raise ConfigError(f"{', '.join(given)}: for neural translation models only; this model is a statistical one")
+    given = [name for name in _given(options) if shown.task != "embedding" or name != "--target"]
     if shown.task != "translation" and given:
         raise ConfigError(f"{', '.join(given)}: for translation models only; this model is for {shown.task}")
     if shown.task != "language-modelling" and continuation is not None:
@@ -268,6 +289,20 @@ def _open_indices(models: "dict[str, Loaded]") -> "dict[str, StateIndex]":
     return {name: open_run_index(loaded, Path(name)) for name, loaded in models.items()}  # type: ignore[arg-type]
 
 
+def _similarity_views(models: "dict[str, Loaded]", questions: Sequence[Question]) -> list[View]:
+    """The views of sentence encoders, each of all sentences together."""
+    from calque.engine import SentenceEncoder
+    from calque.inspection.sentence_similarity import inspect_similarity
+
+    sources = [str(question.text) for question in questions]
+    targets = [question.target for question in questions if question.target is not None] or None
+    return [
+        View(name, inspect_similarity(loaded, sources, targets))
+        for name, loaded in models.items()
+        if isinstance(loaded, SentenceEncoder)
+    ]
+
+
 def _view(
     loaded: "Loaded",
     name: str,
@@ -281,9 +316,11 @@ def _view(
 ) -> View:
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
-    from calque.engine import Recommender, Request, Sentence, Tagger, TextGenerator, Translator
+    from calque.commands.statistical_models import with_settings
+    from calque.engine import PhraseTranslator, Recommender, Request, Sentence, Tagger, TextGenerator, Translator
     from calque.engine.recommender import as_history
     from calque.inspection.language_model import inspect_text
+    from calque.inspection.phrase_view import inspect_phrases
     from calque.inspection.recommendation import inspect_recommendation
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
@@ -293,6 +330,9 @@ def _view(
     if isinstance(loaded, Recommender):
         assert not isinstance(question.text, Sentence)
         return View(name, inspect_recommendation(loaded, as_history(question.text)))
+    if isinstance(loaded, PhraseTranslator):
+        assert isinstance(question.text, str)
+        return View(name, inspect_phrases(with_settings(loaded, settings, beam=None), question.text))
     if isinstance(loaded, Tagger):
         assert isinstance(question.text, str | Sentence)
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))

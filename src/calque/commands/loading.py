@@ -14,7 +14,9 @@ from calque.devices import DeviceName, PrecisionName
 from calque.engine import (
     Channel,
     Loaded,
+    PhraseTranslator,
     Recommender,
+    SentenceEncoder,
     Tagger,
     TextGenerator,
     Translator,
@@ -92,6 +94,8 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     Translator: "--source FILE --reference FILE",
     TextGenerator: "--text FILE",
     Tagger: "--conll FILE",
+    PhraseTranslator: "--source FILE --reference FILE",
+    SentenceEncoder: "--source FILE --target FILE",
     Recommender: "--sequences FILE",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""

@@ -27,6 +27,7 @@ NEXT = {
     "translation": "translate {run} --input FILE",
     "language-modelling": "generate {run}",
     "tagging": "tag {run} --input FILE",
+    "embedding": "embed {run} --input FILE --output vectors.npy",
     "recommendation": "recommend {run} --input FILE",
 }
 """The command that uses a model of each task."""

@@ -15,7 +15,6 @@ from calque.engine import TextGenerator, Translator
 from calque.errors import DataError
 from calque.inspection.state_gradients import InspectedBatch
 from calque.tasks.language_modelling import LanguageModellingConfig
-from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.text import BOS
@@ -24,7 +23,8 @@ from calque.text.forms import WORDS
 LONGEST = 64  # positions of a sampled row
 TOGETHER = 16  # rows of a batch
 
-TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig | RecommendationConfig
+TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig
+"""The tasks whose models `calque inspect --gradients` measures."""
 Rows = NDArray[np.int64]
 
 
@@ -43,8 +43,6 @@ def sample_store(task: TaskConfig, store: Store, *, sentences: int) -> list[Insp
             return [_lines(store, rows) for rows in _batches(store, (COLUMN,), sentences=sentences)]
         case LanguageModellingConfig():
             return _running(store, sentences=sentences)
-        case RecommendationConfig():
-            raise DataError("the gradient flow of recommenders cannot be inspected")
 
 
 def sample_pairs(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[InspectedBatch]:

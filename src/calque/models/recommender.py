@@ -105,8 +105,9 @@ class RecommenderModel(nn.Module):
                 )
                 weight = self.network.weight
             case _:
-                self.network = build_network(config.network, vocabulary_size=vocabulary_size)
-                weight = self.network.embedding.weight
+                network = build_network(config.network, vocabulary_size=vocabulary_size)
+                assert isinstance(network, RecurrentNetwork | TransformerNetwork)
+                self.network, weight = network, network.embedding.weight
         self.output = build_item_output(config.output, vocabulary_size=vocabulary_size, width=self.network.width)
         if config.tie:
             self.output.weight = weight

@@ -7,6 +7,7 @@ from calque.config import check, to_values
 from calque.errors import ConfigError
 from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
 from calque.layers.negatives import NegativesOutputConfig
+from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.characters import ConvolutionalCharactersConfig, RecurrentCharactersConfig
 from calque.models.cho import ChoConfig
@@ -15,13 +16,18 @@ from calque.models.gnmt import GnmtConfig
 from calque.models.language_model import LanguageModelConfig, RecurrentLanguageConfig, TransformerLanguageConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
+from calque.models.ngram import NgramLanguageConfig
+from calque.models.phrase_based import PhraseBasedConfig, PhraseSearchConfig, PhraseTuningConfig
 from calque.models.recommender import PopularityConfig, RecommenderConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
+from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.tagger import TaggerConfig
 from calque.models.time_aware import TimeAwareConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
-AnyModelConfig = ModelConfig | LanguageModelConfig | TaggerConfig | RecommenderConfig
+AnyModelConfig = (
+    ModelConfig | LanguageModelConfig | TaggerConfig | PhraseBasedConfig | SentenceEncoderConfig | RecommenderConfig
+)
 
 
 class System(NamedTuple):
@@ -224,6 +230,11 @@ LANGUAGE_MODELS: dict[str, System] = {
         "a language model: AWD-LSTM, 3 layers of 1,150, 1,150 and 400, DropConnect, tied weights",
         "Merity et al. 2018, §2-5",
     ),
+    "kneser-ney": System(
+        LanguageModelConfig(network=NgramLanguageConfig(order=5)),
+        "a language model: 5-grams with modified Kneser-Ney smoothing, counted, not trained",
+        "Chen and Goodman 1998, §3",
+    ),
 }
 
 TAGGERS: dict[str, System] = {
@@ -258,6 +269,56 @@ TAGGERS: dict[str, System] = {
         "a tagger: BiLSTM of 200 in each direction over words and a convolution over their characters, CRF",
         "Ma and Hovy 2016, §2, §3.2",
         "no pretrained word vectors",
+    ),
+}
+STATISTICAL: dict[str, System] = {
+    "dictionary": System(
+        PhraseBasedConfig(
+            units="words",
+            language_order=0,
+            reordering=False,
+            translations=20,
+            tuning=PhraseTuningConfig(iterations=0),
+            search=PhraseSearchConfig(distortion=0),
+        ),
+        "word for word: each word by its most likely translation of a word alignment, in order; counted, not trained",
+        "Vogel et al. 1996",
+    ),
+    "brown1993": System(
+        PhraseBasedConfig(
+            units="words",
+            language_order=3,
+            reordering=False,
+            translations=20,
+            tuning=PhraseTuningConfig(iterations=0),
+            search=PhraseSearchConfig(distortion=0),
+        ),
+        "noisy channel: words by a dictionary P(source | target) and a trigram model of the target, in order",
+        "Brown et al. 1993, §2; Vogel et al. 1996",
+        "one target word per source word, in the order of the source; the dictionary is that of an HMM alignment",
+    ),
+    "koehn2003": System(
+        PhraseBasedConfig(),
+        "phrase-based: phrase table, 5-gram model, lexicalised reordering; weights tuned on the validation data",
+        "Koehn et al. 2003; Och 2003",
+        "a log-linear model with the features of Moses; Kneser-Ney discounts; cube pruning",
+    ),
+}
+SENTENCE_ENCODERS: dict[str, System] = {
+    "sentences": System(
+        SentenceEncoderConfig(
+            projection=256, encoder=TransformerEncoderConfig(layers=2, width=256, feed_forward=1024, heads=4)
+        ),
+        "a sentence encoder: Transformer, 2 layers, width 256, mean pooling, vectors of 256",
+        "Guo et al. 2018, §2; Yang et al. 2019, §2",
+        "our own size; pre-norm; the loss compares each pair with its own batch only, in both directions",
+    ),
+    "bag-of-words": System(
+        SentenceEncoderConfig(
+            pooling="last", projection=256, encoder=BagOfWordsEncoderConfig(width=256, embedding=256, dropout=0.1)
+        ),
+        "a sentence encoder without word order: the mean of the word vectors, vectors of 256",
+        "not from a paper: a baseline",
     ),
 }
 
@@ -305,9 +366,9 @@ RECOMMENDERS: dict[str, System] = {
         "the usual baseline, e.g. Kang and McAuley 2018, §4.2",
     ),
 }
-SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS | RECOMMENDERS
+SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL | SENTENCE_ENCODERS | RECOMMENDERS
 
-_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width")
+_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width", "projection")
 
 
 def system_model(name: str, *, scale: float = 1.0) -> AnyModelConfig:
