@@ -227,7 +227,7 @@ def _config(folder: Path) -> Path:
         (["score", "RUN", "--target", "users"], "is a recommender and cannot score text"),
         (["inspect", "RUN", "g0i0", "--output", "page.html"], "there is no page for recommenders"),
         (["inspect", "RUN", "g0i0", "--prefix", "a"], "for translation models only"),
-        (["inspect", "RUN", "--gradients"], "gradient flow of recommenders"),
+        (["inspect", "RUN", "--gradients"], "is a recommender; gradient flow is measured"),
         (["recommend", "RUN", "--top", "0"], "at least 1"),
     ],
 )
