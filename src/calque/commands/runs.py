@@ -261,6 +261,8 @@ def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
         return "own task"
     model = section(config, "model", origin=origin)
     names = {"language-model": ["network"], "tagger": ["encoder"]}.get(str(model.get("kind")), ["encoder", "decoder"])
+    if model.get("kind") == "hidden-markov":
+        return f"hidden-markov {model.get('order', '?')}"
     parts = [_describe_part(section(config, f"model.{name}", origin=origin)) for name in names]
     head = [str(model["head"])] if "head" in model else []  # of a tagger
     return " → ".join(dict.fromkeys([*parts, *head]))

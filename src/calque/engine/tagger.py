@@ -18,6 +18,7 @@ from calque.data.tagging_preparation import WORD_LENGTHS
 from calque.errors import TextError
 from calque.layers.crf import allowed_transitions
 from calque.layers.int8 import parameter_count
+from calque.models.hidden_markov import HiddenMarkovConfig, HiddenMarkovTagger
 from calque.models.inputs import Words
 from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
 from calque.tasks.tagging import TaggingConfig, source_of
@@ -78,15 +79,15 @@ class Tagger:
 
     def __repr__(self) -> str:
         parameters = parameter_count(self.model)
-        encoder = self.config.encoder.kind
-        return f"Tagger({encoder}, {len(self.vocabularies.labels)} labels, {parameters:,} parameters, {self.device})"
+        kind = self.config.encoder.kind if isinstance(self.config, TaggerConfig) else self.config.kind
+        return f"Tagger({kind}, {len(self.vocabularies.labels)} labels, {parameters:,} parameters, {self.device})"
 
     def __init__(
         self,
-        model: TaggerModel,
+        model: TaggerModel | HiddenMarkovTagger,
         vocabularies: TaggerVocabularies,
         *,
-        config: TaggerConfig,
+        config: TaggerConfig | HiddenMarkovConfig,
         task: TaggingConfig,
         columns: Sequence[str] = (),
     ) -> None:

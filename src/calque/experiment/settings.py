@@ -11,6 +11,7 @@ from calque.data.corpora import DataConfig
 from calque.data.subword_regularisation import FixedConfig
 from calque.data.subword_regularisation import misfits as subword_misfits
 from calque.layers.adaptive import AdaptiveOutputConfig
+from calque.models.hidden_markov import HiddenMarkovConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
@@ -32,7 +33,7 @@ TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConf
 MODELS = {
     "translation": ("encoder-decoder",),
     "language-modelling": ("language-model",),
-    "tagging": ("tagger",),
+    "tagging": ("tagger", "hidden-markov"),
 }
 DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tagging": "huang2015"}
 """For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
@@ -78,6 +79,8 @@ class Experiment(Config):
             case LanguageModelConfig():
                 problems = output_misfits(self, self.model.output) + language_misfits(self)
             case TaggerConfig():
+                problems = tagging_misfits(self, self.model)
+            case HiddenMarkovConfig():
                 problems = tagging_misfits(self, self.model)
             case _:
                 assert_never(self.model)
@@ -138,7 +141,7 @@ def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
     ]
 
 
-def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
+def tagging_misfits(experiment: Experiment, model: TaggerConfig | HiddenMarkovConfig) -> list[str]:
     """Why settings of a tagger cannot be combined, one sentence each."""
     training = experiment.training
     problems = []
@@ -148,7 +151,9 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
         problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
     if not isinstance(experiment.text, FormsConfig):
         problems.append(f"text.kind = {experiment.text.kind!r}: a tagger needs a list of words; set it to 'forms'")
-    if training.label_smoothing and model.head == "crf":
+    if isinstance(model, HiddenMarkovConfig):
+        problems += hidden_markov_misfits(experiment)
+    elif training.label_smoothing and model.head == "crf":
         problems.append(
             f"training.label_smoothing = {training.label_smoothing} and model.head = 'crf' cannot be combined, as a "
             "CRF has probabilities of label sequences only; set it to 0, or model.head = 'softmax'"
@@ -160,6 +165,18 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
             f"data.invalid = {experiment.data.invalid!r} is for text; labelled words that are not UTF-8 are always "
             "rejected with file and line"
         )
+    return problems
+
+
+def hidden_markov_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a hidden Markov tagger cannot be combined, one sentence each."""
+    problems = []
+    if experiment.training.label_smoothing:
+        problems.append("training.label_smoothing: a hidden Markov tagger is not trained by gradients; set it to 0")
+    if isinstance(experiment.task, TaggingConfig) and experiment.task.inputs:
+        problems.append("task.inputs: a hidden Markov tagger reads words alone; leave it out, or train another system")
+    if any(getattr(corpus, "weight", 1) != 1 for corpus in experiment.data.train):
+        problems.append("data.train: a hidden Markov tagger counts every sentence once, so weight must be 1")
     return problems
 
 
