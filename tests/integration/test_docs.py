@@ -14,6 +14,7 @@ from calque.config import Values
 from calque.errors import Interrupted
 from calque.experiment import running
 from tests.conftest import Answer, toy_corpus, without_plots
+from tests.histories import write_sequences
 from tests.promises.subjects import SUBJECTS
 from tests.tagged import write_columns, write_conllu
 
@@ -26,6 +27,7 @@ PAGES = (
     "architectures.md",
     "language_models.md",
     "tagging.md",
+    "recommendation.md",
     "corpora.md",
     "character_level.md",
     "alignment.md",
@@ -90,7 +92,11 @@ def test_alignment_from_python_works_as_written() -> None:
 
 @pytest.mark.parametrize(
     ("page", "run", "subject"),
-    [("language_models.md", "english", "language model of lines"), ("tagging.md", "upos", "tagging")],
+    [
+        ("language_models.md", "english", "language model of lines"),
+        ("tagging.md", "upos", "tagging"),
+        ("recommendation.md", "shop", "recommendation"),
+    ],
 )
 def test_python_of_the_other_tasks_works_as_written(
     page: str, run: str, subject: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
@@ -103,7 +109,7 @@ def test_python_of_the_other_tasks_works_as_written(
     assert capsys.readouterr().out
 
 
-NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",)}
+NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "recommendation": ()}
 
 
 def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
@@ -168,6 +174,8 @@ def test_a_run_can_begin(
             )
         if option in ("--conll", "--valid-conll"):
             (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
+        if option == "--sequences":
+            write_sequences(path, users=9)
 
     def begun(folder: Path, *_: object, **__: object) -> Values:
         assert (folder / "config.toml").is_file()

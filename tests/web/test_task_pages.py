@@ -9,8 +9,10 @@ from playwright.sync_api import expect
 from calque.engine import Sentence
 from calque.inspection.document import as_base64, as_lists, inspection_document, model_summary
 from calque.inspection.language_model import inspect_text
+from calque.inspection.sentence_similarity import encoder_summary, inspect_similarity, similarity_values
 from calque.inspection.tagging import inspect_tagging
 from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
+from tests.unit.engine.test_sentence_vectors import sentence_encoder
 from tests.unit.engine.test_text_generator import BEAM
 from tests.unit.engine.test_text_generator import build as build_generator
 from tests.unit.inspection.test_tagging import build as build_tagger
@@ -37,6 +39,13 @@ def tagging_page(head: str, encoder: str, *, weights: Callable[..., object] = as
     return inspection_document([values], task="tagging", models=[tagger_summary(tagger, name="runs/chunks")])
 
 
+def similarity_page(targets: list[str] | None) -> Document:
+    encoder = sentence_encoder()
+    view = inspect_similarity(encoder, ["w1 w2", HOSTILE, "w0 看见 w2"], targets)
+    values = similarity_values(view, weights=as_base64)
+    return inspection_document([values], task="embedding", models=[encoder_summary(encoder, name="runs/captions")])
+
+
 PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
     "lstm": (lambda: text_page("lstm"), {"summary", "steps", "saliency", "continuation", "beam"}),
     "transformer": (lambda: text_page("transformer"), {"summary", "steps", "attention", "continuation", "beam"}),
@@ -48,6 +57,8 @@ PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
         lambda: tagging_page("softmax", "transformer", weights=as_lists),
         {"summary", "marginals", "emissions", "attention"},
     ),
+    "similarity": (lambda: similarity_page(None), {"summary", "similarity", "projection"}),
+    "partners": (lambda: similarity_page(["w1", "w2", "w2 w1"]), {"summary", "similarity", "projection"}),
 }
 
 
@@ -64,7 +75,10 @@ def test_every_view_is_drawn_in_both_languages(open_page: Open, axe: str, name: 
         for tab in sorted(tabs):
             assert show(page, tab)
             texts[tab, language] = page.locator(f".panel-{tab}").inner_text()
-            assert re.search(r"\b(tab|text|tagging|summary|attention|steps)\.[a-z]", texts[tab, language]) is None
+            assert (
+                re.search(r"\b(tab|text|tagging|summary|attention|steps|similarity)\.[a-z]", texts[tab, language])
+                is None
+            )
             assert page.evaluate(AXE) == []
     assert all(texts[tab, "en"] != texts[tab, "zh"] for tab in tabs)
 

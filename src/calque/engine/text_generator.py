@@ -18,6 +18,7 @@ from calque.engine.prompt import (
     token_log_probs,
     without_repetition,
 )
+from calque.engine.sentence_vectors import EmbedsText, TextReader
 from calque.engine.types import Candidate, Scored
 from calque.errors import ConfigError, TextError
 from calque.evaluation.perplexity import perplexity
@@ -72,7 +73,7 @@ class WordLosses(NamedTuple):
     """The number of pieces, the line's end included."""
 
 
-class TextGenerator:
+class TextGenerator(EmbedsText):
     """A language model with its tokenizer.
 
     >>> generator = calque.load("runs/english")
@@ -107,6 +108,10 @@ class TextGenerator:
     def start(self) -> int:
         """The token before a text: EOS for running text, which follows a line end, else BOS."""
         return EOS if self.task.reading == "running" else BOS
+
+    def vector_reader(self) -> TextReader:
+        """What reads texts for `embed`."""
+        return TextReader(self.model, self.tokenizer, start=self.start)
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> Iterator[Scored]:
