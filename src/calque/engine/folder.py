@@ -29,6 +29,7 @@ from calque.layers.convolution import keep_normalised
 from calque.layers.int8 import quantise
 from calque.layers.packed import pack
 from calque.layers.padded import pad
+from calque.models.tagger import TaggerConfig
 from calque.search.graphs import Graphs
 
 AnyLoaded = TypeVar(
@@ -105,7 +106,8 @@ def architecture(loaded: Loaded) -> str:
         case TextGenerator():
             return f"{loaded.config.network.kind} language model"
         case Tagger():
-            return f"{loaded.config.encoder.kind} to {loaded.config.head}"
+            config = loaded.config
+            return f"{config.encoder.kind} to {config.head}" if isinstance(config, TaggerConfig) else config.kind
         case PhraseTranslator():
             return "phrase-based" if loaded.config.units == "phrases" else "word for word"
         case SentenceEncoder():

@@ -11,6 +11,7 @@ from calque.data.corpora import DataConfig
 from calque.data.subword_regularisation import FixedConfig
 from calque.data.subword_regularisation import misfits as subword_misfits
 from calque.layers.adaptive import AdaptiveOutputConfig
+from calque.models.hidden_markov import HiddenMarkovConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
@@ -47,7 +48,7 @@ TaskConfig = Annotated[
 MODELS = {
     "translation": ("encoder-decoder", "phrase-based"),
     "language-modelling": ("language-model",),
-    "tagging": ("tagger",),
+    "tagging": ("tagger", "hidden-markov"),
     "embedding": ("sentence-encoder",),
     "recommendation": ("recommender",),
     "recognition": ("recogniser",),
@@ -112,6 +113,8 @@ class Experiment(Config):
                 problems = recommendation_misfits(self, self.model)
             case RecogniserConfig():
                 problems = recognition_misfits(self, self.model)
+            case HiddenMarkovConfig():
+                problems = tagging_misfits(self, self.model)
             case _:
                 assert_never(self.model)
         if problems:
@@ -182,7 +185,7 @@ def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
     ]
 
 
-def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
+def tagging_misfits(experiment: Experiment, model: TaggerConfig | HiddenMarkovConfig) -> list[str]:
     """Why settings of a tagger cannot be combined, one sentence each."""
     training = experiment.training
     problems = []
@@ -192,7 +195,9 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
         problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
     if not isinstance(experiment.text, FormsConfig):
         problems.append(f"text.kind = {experiment.text.kind!r}: a tagger needs a list of words; set it to 'forms'")
-    if training.label_smoothing and model.head == "crf":
+    if isinstance(model, HiddenMarkovConfig):
+        problems += hidden_markov_misfits(experiment)
+    elif training.label_smoothing and model.head == "crf":
         problems.append(
             f"training.label_smoothing = {training.label_smoothing} and model.head = 'crf' cannot be combined, as a "
             "CRF has probabilities of label sequences only; set it to 0, or model.head = 'softmax'"
@@ -301,6 +306,18 @@ def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list
     if search.method != "beam" or search.shortlist:
         setting = "shortlist = true" if search.shortlist else f"method = {search.method!r}"
         problems.append(f"search.{setting} is for translation; speech is decoded with search.method = 'beam'")
+    return problems
+
+
+def hidden_markov_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a hidden Markov tagger cannot be combined, one sentence each."""
+    problems = []
+    if experiment.training.label_smoothing:
+        problems.append("training.label_smoothing: a hidden Markov tagger is not trained by gradients; set it to 0")
+    if isinstance(experiment.task, TaggingConfig) and experiment.task.inputs:
+        problems.append("task.inputs: a hidden Markov tagger reads words alone; leave it out, or train another system")
+    if any(getattr(corpus, "weight", 1) != 1 for corpus in experiment.data.train):
+        problems.append("data.train: a hidden Markov tagger counts every sentence once, so weight must be 1")
     return problems
 
 

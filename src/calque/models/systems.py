@@ -13,6 +13,7 @@ from calque.models.characters import ConvolutionalCharactersConfig, RecurrentCha
 from calque.models.cho import ChoConfig
 from calque.models.convolutional import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from calque.models.gnmt import GnmtConfig
+from calque.models.hidden_markov import HiddenMarkovConfig
 from calque.models.language_model import LanguageModelConfig, RecurrentLanguageConfig, TransformerLanguageConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
@@ -35,6 +36,7 @@ AnyModelConfig = (
     | SentenceEncoderConfig
     | RecommenderConfig
     | RecogniserConfig
+    | HiddenMarkovConfig
 )
 
 
@@ -277,6 +279,12 @@ TAGGERS: dict[str, System] = {
         "a tagger: BiLSTM of 200 in each direction over words and a convolution over their characters, CRF",
         "Ma and Hovy 2016, §2, §3.2",
         "no pretrained word vectors",
+    ),
+    "brants2000": System(
+        HiddenMarkovConfig(order=3),
+        "a tagger: hidden Markov model (TnT), trigrams of labels, suffixes of unknown words; counted, not trained",
+        "Brants 2000, §2",
+        "no zero probabilities: unseen contexts back off, and a known word's suffix has a small weight; exact search",
     ),
 }
 STATISTICAL: dict[str, System] = {
