@@ -19,6 +19,7 @@ WINDOW = 5  # words after a word that it occurs together with
 NEIGHBOURS = 10  # of CSLS
 ALIKE = 0.45  # similarity of spelling above which mutual nearest words are taken for translations at first
 SPELLING, FREQUENCY = 0.5, 0.1  # weights beside CSLS
+OTHER_KIND = 10.0  # subtracted between a word and a punctuation mark
 _WORD = re.compile(r"\w+(?:-\w+)*|[^\w\s]")
 
 
@@ -126,7 +127,8 @@ def induce(source: Vectors, target: Vectors, *, rounds: int = 12, seed: int = 1)
     first, second = (normalised(vectors.values[:, :width]) for vectors in (source, target))
     alike = spelling(source.words, target.words)
     frequencies = np.abs(np.log(source.counts)[:, None] - np.log(target.counts))
-    fixed = SPELLING * alike - FREQUENCY * frequencies
+    marks = [np.array([not word[0].isalnum() for word in words]) for words in (source.words, target.words)]
+    fixed = SPELLING * alike - FREQUENCY * frequencies - OTHER_KIND * (marks[0][:, None] != marks[1])
     pairs = [(row, column) for row, column in mutual(alike) if alike[row, column] > ALIKE]
     if not pairs:
         raise ValueError("the two texts share no words that are spelled alike: no lexicon can be found")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from calque.evaluation.metrics import score_translations
 from recipes.back_translation.graph import Corpus, Synthesis, Training, synthesis_job, training_job
+from recipes.back_translation.lexicon import induce, word_for_word, word_vectors, words_of
 from recipes.back_translation.steps import to
 from recipes.back_translation.text import halve, tagged
 from recipes.runner.files import read_lines, write_lines
@@ -147,6 +148,13 @@ def copied(group: Path) -> list[str]:
     return [source.removeprefix(to("de")).strip() for source, _ in read_part(group, "test")]
 
 
+def literal(group: Path) -> list[str]:
+    """Word-for-word translations by a lexicon of the two monolingual texts."""
+    texts = ([words_of(line) for line in read_lines(group / f"{language}.txt")] for language in ("en", "de"))
+    lexicon = induce(*map(word_vectors, texts))
+    return [word_for_word(source, lexicon.forward) for source in copied(group)]
+
+
 def jobs(recipe: Recipe, out: Path, options: Options, wanted: set[str]) -> list[Job]:
     """The jobs that train the wanted runs and all that they need."""
     steps = {step.name: step for step in (*SUPERVISED, *unsupervised())}
@@ -191,6 +199,9 @@ RECIPE = Recipe(
             for number in range(ROUNDS + 1)
         ),
     ),
-    baselines=(Baseline("copied", "the English source", copied, "unsupervised"),),
+    baselines=(
+        Baseline("copied", "the English source", copied, "unsupervised"),
+        Baseline("literal", "no pairs, word for word by the lexicon", literal, "unsupervised"),
+    ),
     columns=(Column("bleu", "BLEU lowercased", 2), Column("cased", "BLEU cased", 2), Column("chrf", "chrF", 2)),
 )

@@ -153,7 +153,7 @@ def test_the_script_trains_a_chain_of_runs(rows: list[str], corpora: Path, tmp_p
     tiny = [
         *(f"training.{key}=2" for key in ("steps", "validate_every", "checkpoint_every", "keep", "average")),
         *(f"model.{side}.{key}" for side in ("encoder", "decoder") for key in ("width=16", "layers=1")),
-        "text.vocabulary_size=400", "search.maximum=6", "training.batch.tokens=400",
+        "search.maximum=6", "training.batch.tokens=400",
     ]  # fmt: skip
     script = ROOT / "recipes" / "back_translation" / "run"
     command = [script, corpora, tmp_path, "--device", "cpu", "--seeds", 1, "--jobs", 2, "--rows", *rows, *tiny]
