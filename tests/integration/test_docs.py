@@ -29,6 +29,7 @@ PAGES = (
     "corpora.md",
     "character_level.md",
     "alignment.md",
+    "recipes.md",
 )
 
 
