@@ -34,6 +34,7 @@ PAGES = (
     "character_level.md",
     "alignment.md",
     "speech.md",
+    "recipes.md",
 )
 
 
