@@ -37,15 +37,11 @@ Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncode
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Loaded:
     """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
-    Returns a translator, a text generator, a tagger or a sentence encoder, depending on the task.
-
-    Weights are stored and multiplied in `precision`; probabilities are computed in at least float32. With int8, for
-    CPUs, large products are computed in 8 bits: about 1.5 times as fast in large batches, with slightly different
-    translations. With auto, the precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
-    Returns a translator, a text generator, a tagger or a recommender, depending on the task. Weights are stored and
-    multiplied in `precision`; probabilities are computed in at least float32. With int8, for CPUs, large products are
-    computed in 8 bits: about 1.5 times as fast in large batches, with slightly different translations. With auto, the
-    precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
+    Returns a translator (neural or statistical), a text generator, a tagger, a sentence encoder or a recommender,
+    depending on the task. Weights are stored and multiplied in `precision`; probabilities are computed in at least
+    float32. With int8, for CPUs, large products are computed in 8 bits: about 1.5 times as fast in large batches, with
+    slightly different translations. With auto, the precision is float32 or, for a folder that `calque quantise` wrote
+    and on a CPU, int8.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'

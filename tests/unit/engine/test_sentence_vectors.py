@@ -191,5 +191,5 @@ def test_mistakes_are_named() -> None:
 def test_an_n_gram_model_has_no_vectors() -> None:
     own = generator("lstm")
     own.config = check(LanguageModelConfig, {"network": {"kind": "ngram"}}, origin="test")
-    with pytest.raises(TextError, match="an n-gram model has no vectors"):
+    with pytest.raises(ConfigError, match="an n-gram model has no vectors"):
         own.embed("w1")
