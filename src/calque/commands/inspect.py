@@ -193,6 +193,8 @@ def inspect(
         raise ConfigError("--with names the same model again; name another one")
     refuse_output(output, source)
     models = _load(paths, device=device, precision=precision)
+    if type(models[str(model)]) not in TASKS:
+        raise ConfigError(f"{model}: speech recognisers cannot be inspected")
     shown = TASKS[type(models[str(model)])]
     shown_together = 1 if shown.task == "embedding" else len(questions)
     _refuse_picture(picture, written=written, states=states, views=shown_together * len(paths))
