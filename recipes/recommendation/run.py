@@ -43,7 +43,7 @@ ENTRIES = (
     Entry("times", "generated", "self-attention with time buckets"),
     Entry("atrank", "generated", "self-attention with time buckets and behaviour types (`zhou2018`)"),
 )
-METRICS = ("hr@5", "hr@10", "ndcg@5", "ndcg@10", "mrr")
+METRICS = ("hr@1", "hr@5", "hr@10", "ndcg@10", "mrr")
 
 
 def corpus_of(entry: Entry, beauty: Path, out: Path) -> Path:
