@@ -59,7 +59,7 @@ class PhraseBasedConfig(Config):
     """How the alignments of the two directions are combined."""
     discount: Literal["none", "kneser-ney"] = "kneser-ney"
     """Smoothing of phrase probabilities."""
-    reordering: bool = True
+    reordering: bool = False
     """Lexicalised reordering: whether a phrase follows the one before it monotonely, swapped or elsewhere."""
     translations: int = Field(default=50, ge=1)
     """Translations kept per source phrase, the most likely ones."""
