@@ -11,10 +11,12 @@ from calque.data.corpora import DataConfig
 from calque.data.subword_regularisation import FixedConfig
 from calque.data.subword_regularisation import misfits as subword_misfits
 from calque.layers.adaptive import AdaptiveOutputConfig
+from calque.models.hidden_markov import HiddenMarkovConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
 from calque.models.phrase_based import PhraseBasedConfig
+from calque.models.recogniser import RecogniserConfig
 from calque.models.recommender import RecommenderConfig
 from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
@@ -24,6 +26,7 @@ from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
 from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recognition import RecognitionConfig
 from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -33,16 +36,22 @@ from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
 TaskConfig = Annotated[
-    TranslationConfig | LanguageModellingConfig | TaggingConfig | EmbeddingConfig | RecommendationConfig,
+    TranslationConfig
+    | LanguageModellingConfig
+    | TaggingConfig
+    | EmbeddingConfig
+    | RecommendationConfig
+    | RecognitionConfig,
     Field(discriminator="kind"),
 ]
 
 MODELS = {
     "translation": ("encoder-decoder", "phrase-based"),
     "language-modelling": ("language-model",),
-    "tagging": ("tagger",),
+    "tagging": ("tagger", "hidden-markov"),
     "embedding": ("sentence-encoder",),
     "recommendation": ("recommender",),
+    "recognition": ("recogniser",),
 }
 DEFAULT_SYSTEMS = {
     "translation": "tiny",
@@ -50,6 +59,7 @@ DEFAULT_SYSTEMS = {
     "tagging": "huang2015",
     "embedding": "sentences",
     "recommendation": "kang2018",
+    "recognition": "speech",
 }
 """For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
 TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
@@ -101,6 +111,10 @@ class Experiment(Config):
                 problems = embedding_misfits(self)
             case RecommenderConfig():
                 problems = recommendation_misfits(self, self.model)
+            case RecogniserConfig():
+                problems = recognition_misfits(self, self.model)
+            case HiddenMarkovConfig():
+                problems = tagging_misfits(self, self.model)
             case _:
                 assert_never(self.model)
         if problems:
@@ -143,6 +157,8 @@ def with_kinds(values: Values) -> Values:
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
         if isinstance(model, dict) and model.get("kind") == "phrase-based":
             values, text = {**values, "text": with_kind(words_by_default(text))}, None
+        if task["kind"] == "recognition" and (text is None or (isinstance(text, dict) and "kind" not in text)):
+            values, text = {**values, "text": {"kind": "characters", **(text or {})}}, None
         training = values.get("training", {})
         if task["kind"] != "translation" and isinstance(training, dict):
             values = {**values, "training": {"label_smoothing": 0.0, **training}}
@@ -169,7 +185,7 @@ def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
     ]
 
 
-def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
+def tagging_misfits(experiment: Experiment, model: TaggerConfig | HiddenMarkovConfig) -> list[str]:
     """Why settings of a tagger cannot be combined, one sentence each."""
     training = experiment.training
     problems = []
@@ -179,7 +195,9 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
         problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
     if not isinstance(experiment.text, FormsConfig):
         problems.append(f"text.kind = {experiment.text.kind!r}: a tagger needs a list of words; set it to 'forms'")
-    if training.label_smoothing and model.head == "crf":
+    if isinstance(model, HiddenMarkovConfig):
+        problems += hidden_markov_misfits(experiment)
+    elif training.label_smoothing and model.head == "crf":
         problems.append(
             f"training.label_smoothing = {training.label_smoothing} and model.head = 'crf' cannot be combined, as a "
             "CRF has probabilities of label sequences only; set it to 0, or model.head = 'softmax'"
@@ -261,6 +279,45 @@ def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> 
             f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with "
             "file and line"
         )
+    return problems
+
+
+def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list[str]:
+    """Why settings of a recogniser cannot be combined, one sentence each."""
+    training, search = experiment.training, experiment.search
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a recogniser minimises the loss of its transcripts")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text.kind in ("forms", "columns"):
+        problems.append(
+            f"text.kind = {experiment.text.kind!r}: transcripts are one text, e.g. text.kind = 'characters'"
+        )
+    if training.label_smoothing and model.head == "ctc":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.head = 'ctc' cannot be combined, as CTC "
+            "has probabilities of whole texts; set it to 0"
+        )
+    if training.compile:
+        problems.append("training.compile: recognisers are not compiled; set it to false")
+    if experiment.data.invalid == "replace":
+        problems.append("data.invalid = 'replace' is for text; recordings that cannot be read: 'fail' or 'skip'")
+    if search.method != "beam" or search.shortlist:
+        setting = "shortlist = true" if search.shortlist else f"method = {search.method!r}"
+        problems.append(f"search.{setting} is for translation; speech is decoded with search.method = 'beam'")
+    return problems
+
+
+def hidden_markov_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a hidden Markov tagger cannot be combined, one sentence each."""
+    problems = []
+    if experiment.training.label_smoothing:
+        problems.append("training.label_smoothing: a hidden Markov tagger is not trained by gradients; set it to 0")
+    if isinstance(experiment.task, TaggingConfig) and experiment.task.inputs:
+        problems.append("task.inputs: a hidden Markov tagger reads words alone; leave it out, or train another system")
+    if any(getattr(corpus, "weight", 1) != 1 for corpus in experiment.data.train):
+        problems.append("data.train: a hidden Markov tagger counts every sentence once, so weight must be 1")
     return problems
 
 
