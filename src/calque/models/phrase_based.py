@@ -51,7 +51,7 @@ class PhraseBasedConfig(Config):
     """Translate phrases, extracted from a word alignment, or single words, with the alignment model's dictionary."""
     longest: int = Field(default=7, ge=1, le=20)
     """The number of words of the longest phrase."""
-    alignment: Literal["ibm1", "hmm"] = "hmm"
+    alignment: Literal["ibm1", "ibm2", "hmm"] = "hmm"
     """The word alignment model."""
     symmetrisation: Literal["intersection", "union", "grow-diag", "grow-diag-final-and", "forward", "backward"] = (
         "grow-diag-final-and"
