@@ -30,16 +30,16 @@ class Entry(NamedTuple):
     settings: tuple[str, ...] = ()
 
 
-UNTUNED = "model.tuning.iterations=0"
+UNTUNED, REORDERED = "model.tuning.iterations=0", "model.reordering=true"
 ENTRIES: dict[str, Entry] = {
     "dictionary": Entry("dictionary", "word for word"),
     "brown1993": Entry("brown1993", "noisy channel, trigrams"),
     "koehn2003": Entry("koehn2003", "phrase-based, 5-grams"),
-    "unreordered": Entry("koehn2003", "without lexicalised reordering", ("model.reordering=false",)),
-    "untuned": Entry("koehn2003", "initial weights", (UNTUNED,)),
-    "untuned-trigrams": Entry("koehn2003", "initial weights, trigrams", (UNTUNED, "model.language_order=3")),
-    "untuned-lowercased": Entry("koehn2003", "initial weights, lowercased", (UNTUNED, "model.case=lowercase")),
-    "untuned-plain": Entry("koehn2003", "initial weights, no discounts", (UNTUNED, "model.discount=none")),
+    "reordered": Entry("koehn2003", "with lexicalised reordering", (REORDERED,)),
+    "untuned": Entry("koehn2003", "the same, initial weights", (REORDERED, UNTUNED)),
+    "untuned-trigrams": Entry("koehn2003", "the same, trigrams", (REORDERED, UNTUNED, "model.language_order=3")),
+    "untuned-lowercased": Entry("koehn2003", "as untuned, lowercased", (REORDERED, UNTUNED, "model.case=lowercase")),
+    "untuned-plain": Entry("koehn2003", "as untuned, without discounts", (REORDERED, UNTUNED, "model.discount=none")),
 }
 
 

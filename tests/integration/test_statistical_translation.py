@@ -58,6 +58,7 @@ def values(folder: Path, system: str, **model: Any) -> dict[str, Any]:
     corpora = [{"kind": "files", "source": str(source), "target": str(target)} for source, target in (train, valid)]
     settings = to_values(system_model(system)) | model
     if system == "koehn2003":
+        settings["reordering"] = True
         settings["tuning"] = {"iterations": 2, "nbest": 20, "restarts": 0, "sentences": 20}
     return {"model": settings, "data": {"train": corpora[:1], "valid": corpora[1:]}}
 

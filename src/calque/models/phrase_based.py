@@ -51,7 +51,7 @@ class PhraseBasedConfig(Config):
     """Translate phrases, extracted from a word alignment, or single words, with the alignment model's dictionary."""
     longest: int = Field(default=7, ge=1, le=20)
     """The number of words of the longest phrase."""
-    alignment: Literal["ibm1", "hmm"] = "hmm"
+    alignment: Literal["ibm1", "ibm2", "hmm"] = "hmm"
     """The word alignment model."""
     symmetrisation: Literal["intersection", "union", "grow-diag", "grow-diag-final-and", "forward", "backward"] = (
         "grow-diag-final-and"
@@ -59,7 +59,7 @@ class PhraseBasedConfig(Config):
     """How the alignments of the two directions are combined."""
     discount: Literal["none", "kneser-ney"] = "kneser-ney"
     """Smoothing of phrase probabilities."""
-    reordering: bool = True
+    reordering: bool = False
     """Lexicalised reordering: whether a phrase follows the one before it monotonely, swapped or elsewhere."""
     translations: int = Field(default=50, ge=1)
     """Translations kept per source phrase, the most likely ones."""

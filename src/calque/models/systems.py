@@ -292,7 +292,6 @@ STATISTICAL: dict[str, System] = {
         PhraseBasedConfig(
             units="words",
             language_order=0,
-            reordering=False,
             translations=20,
             tuning=PhraseTuningConfig(iterations=0),
             search=PhraseSearchConfig(distortion=0),
@@ -304,7 +303,6 @@ STATISTICAL: dict[str, System] = {
         PhraseBasedConfig(
             units="words",
             language_order=3,
-            reordering=False,
             translations=20,
             tuning=PhraseTuningConfig(iterations=0),
             search=PhraseSearchConfig(distortion=0),
@@ -315,7 +313,7 @@ STATISTICAL: dict[str, System] = {
     ),
     "koehn2003": System(
         PhraseBasedConfig(),
-        "phrase-based: phrase table, 5-gram model, lexicalised reordering; weights tuned on the validation data",
+        "phrase-based: phrases of up to 7 words, 5-gram model; weights tuned on the validation data",
         "Koehn et al. 2003; Och 2003",
         "a log-linear model with the features of Moses; Kneser-Ney discounts; cube pruning",
     ),
