@@ -1,9 +1,10 @@
-"""The corpora named on a command line (pairs, text or labelled words), and the task that they belong to."""
+"""The corpora named on a command line (pairs, text, labelled words or histories), and the task that they belong to."""
 
 import functools
 import inspect
 import json
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -12,6 +13,7 @@ import typer
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns, refuse_unnamed_columns
 from calque.commands.inputs import refuse_unreadable
 from calque.commands.options import DATA, TEST, VALIDATION
+from calque.commands.sequence_options import sequence_corpora
 from calque.commands.table_options import (
     Csv,
     Delimiter,
@@ -33,6 +35,9 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "translation": {"kind": "files", "source": "train.source", "target": "train.target"},
     "language-modelling": {"kind": "text", "path": "train.txt"},
     "tagging": {"kind": "conllu", "path": "train.conllu"},
+    "embedding": {"kind": "files", "source": "train.source", "target": "train.target"},
+    "recommendation": {"kind": "sequences", "path": "users.txt"},
+    "recognition": {"kind": "audio", "path": "train.jsonl"},
 }
 """A placeholder corpus for each task, for a config in which the user will name the files."""
 
@@ -45,6 +50,8 @@ class HeldOutFiles(NamedTuple):
     tables: Tables = Tables()
     text: Paths = None
     conll: Paths = None
+    sequences: Paths = None
+    audio: Paths = None
 
     def __bool__(self) -> bool:
         return any(self)
@@ -63,6 +70,8 @@ class CorpusFiles(NamedTuple):
     columns: str | None = None
     label: str | None = None
     valid: HeldOutFiles = HeldOutFiles()
+    sequences: Paths = None
+    audio: Paths = None
 
     def check(self) -> None:
         """Raises an error for options of different tasks, or for files that cannot be read."""
@@ -76,10 +85,21 @@ class CorpusFiles(NamedTuple):
                 f"--conll is for a tagger and cannot be combined with {self.pair_option or '--text'}, which is for "
                 "another task"
             )
+        if self.sequences and (
+            other := self.pair_option or ("--text" if self.text else "--conll" if self.conll else "")
+        ):
+            raise ConfigError(
+                f"--sequences is for a recommender and cannot be combined with {other}, which is for another task"
+            )
+        if self.audio and (self.pair_option or self.text or self.conll or self.sequences):
+            other = self.pair_option or ("--text" if self.text else "--conll" if self.conll else "--sequences")
+            raise ConfigError(
+                f"--audio is for a speech recogniser and cannot be combined with {other}, which is for another task"
+            )
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
         tables = (self.tables.paths, self.valid.tables.paths)
-        others = (self.text, self.valid.text, self.conll, self.valid.conll)
-        refuse_unreadable(*(path for paths in (*pairs, *tables, *others) for path in paths or ()))
+        others = [(files.text, files.conll, files.sequences, files.audio) for files in (self, self.valid)]
+        refuse_unreadable(*(path for paths in (*pairs, *tables, *chain(*others)) for path in paths or ()))
         self.check_columns()
 
     def check_columns(self) -> None:
@@ -101,7 +121,9 @@ class CorpusFiles(NamedTuple):
         valid += self.valid.tables.corpora(self.table_columns)
         pairs = {role: corpora for role, corpora in (("train", train), ("valid", valid)) if corpora}
         text = _text_corpora(self.text, self.valid.text)
-        return pairs | text | _word_corpora(self.conll, self.valid.conll, columns=self.columns)
+        words = _word_corpora(self.conll, self.valid.conll, columns=self.columns)
+        sequences = sequence_corpora(self.sequences, self.valid.sequences)
+        return pairs | text | words | sequences | _audio_corpora(self.audio, self.valid.audio)
 
     @property
     def pair_option(self) -> str:
@@ -112,7 +134,9 @@ class CorpusFiles(NamedTuple):
 
     @property
     def default_system(self) -> str:
-        return "language" if self.text else "huang2015" if self.conll else "tiny"
+        if self.sequences:
+            return "kang2018"
+        return "language" if self.text else "huang2015" if self.conll else "speech" if self.audio else "tiny"
 
     @property
     def settings(self) -> list[str]:
@@ -126,6 +150,20 @@ class CorpusFiles(NamedTuple):
     def refuse_other_task(self, values: dict[str, Any]) -> None:
         """Raises a ConfigError if the corpora are not those of the config's task."""
         kind = task_kind(values)
+        if self.sequences and kind != "recommendation":
+            raise ConfigError(
+                "--sequences is for a recommender (--system kang2018, hidasi2016, zhou2018 or popularity); this system "
+                "reads text"
+            )
+        if (self.text or self.conll or self.pair_option) and kind == "recommendation":
+            raise ConfigError("a recommender reads sequences of items: give --sequences instead of text")
+        if bool(self.audio) != (kind == "recognition") and (self.audio or self.text or self.conll or self.pair_option):
+            raise ConfigError(
+                "--audio is for a speech recogniser (--system speech, graves2006, chan2016 or watanabe2017); this "
+                "system reads text"
+                if self.audio
+                else "a speech recogniser reads recordings: give --audio MANIFEST"
+            )
         if self.conll and kind != "tagging":
             raise ConfigError(
                 "--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text"
@@ -134,7 +172,7 @@ class CorpusFiles(NamedTuple):
             raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")
         if self.text and kind != "language-modelling":
             raise ConfigError(
-                "--text is for a language model (--system language); this system translates: give --source"
+                "--text is for a language model (--system language); this system reads pairs: give --source"
             )
         if self.pair_option and kind == "language-modelling":
             raise ConfigError(
@@ -196,6 +234,8 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
         "jsonl": f"{label} pairs, with keys as in --jsonl.",
         "text": f"{label} text, with --text.",
         "conll": f"{label} sentences, with --conll.",
+        "sequences": f"{label} users, with --sequences: the last item of each is the target.",
+        "audio": f"{label} recordings, with --audio.",
     }
     options = [
         inspect.Parameter(
@@ -208,8 +248,8 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
     ]
 
     def gather(**values: Paths) -> HeldOutFiles:
-        source, target, tsv, csv, jsonl, text, conll = (values[option.name] for option in options)
-        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll)
+        source, target, tsv, csv, jsonl, *others = (values[option.name] for option in options)
+        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), *others)
 
     return _OptionGroup(options, gather)
 
@@ -246,6 +286,13 @@ def _named_files(
             metavar="NAME", rich_help_panel=DATA, help="The column to predict; by default upos, or the last column."
         ),
     ] = None,
+    sequences: Annotated[
+        Paths,
+        files_option(help="Histories of items, for a recommender: a user per line, or JSON records (.jsonl)."),
+    ] = None,
+    audio: Annotated[
+        Paths, files_option(help="A manifest of recordings with their texts (JSONL or TSV), for a speech recogniser.")
+    ] = None,
 ) -> CorpusFiles:
     return CorpusFiles(
         source=source,
@@ -256,6 +303,8 @@ def _named_files(
         conll=conll,
         columns=columns,
         label=label,
+        sequences=sequences,
+        audio=audio,
     )
 
 
@@ -308,6 +357,13 @@ def _word_corpora(train: Paths, valid: Paths, *, columns: str | None) -> Corpora
         raise ConfigError(f"{'--valid-conll' if valid else '--columns'} needs --conll")
     roles = {"train": train, "valid": valid}
     return {role: [_word_corpus(path, columns) for path in paths] for role, paths in roles.items() if paths}
+
+
+def _audio_corpora(train: Paths, valid: Paths) -> Corpora:
+    if valid and not train:
+        raise ConfigError("--valid-audio needs --audio")
+    roles = {"train": train, "valid": valid}
+    return {role: [{"kind": "audio", "path": str(path)} for path in paths] for role, paths in roles.items() if paths}
 
 
 def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:

@@ -12,8 +12,16 @@ from typing import Annotated, Literal, NamedTuple, NoReturn, assert_never
 from pydantic import Field, field_validator
 
 from calque.config import Config
+from calque.data.audio_corpus import AUDIO_COLUMNS, AUDIO_LINES, AudioConfig
 from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Digest, Invalid, file_line_lists, file_lines
+from calque.data.sequence_files import LINE_BYTES as HISTORY_BYTES
+from calque.data.sequence_files import (
+    SequenceCorpus,
+    SequenceRecordsConfig,
+    SequencesConfig,
+    refuse_repeated_users,
+)
 from calque.data.tables import RECORD_BYTES, CsvConfig, TableCorpus, TsvConfig, Weight, csv_lines
 from calque.errors import DataError
 
@@ -104,7 +112,16 @@ CONLLU_NAMES = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel"
 WordCorpus = ConlluConfig | ColumnFileConfig
 PairCorpus = FilesConfig | TsvConfig | CsvConfig | JsonlConfig
 Corpus = Annotated[
-    FilesConfig | TsvConfig | CsvConfig | JsonlConfig | TextFileConfig | ConlluConfig | ColumnFileConfig,
+    FilesConfig
+    | TsvConfig
+    | CsvConfig
+    | JsonlConfig
+    | TextFileConfig
+    | ConlluConfig
+    | ColumnFileConfig
+    | SequencesConfig
+    | SequenceRecordsConfig
+    | AudioConfig,
     Field(discriminator="kind"),
 ]
 
@@ -132,7 +149,8 @@ class DataConfig(Config):
     valid: tuple[Corpus, ...] = ()
     """The validation corpora; without them, a few training pairs are held out."""
     invalid: Invalid = "fail"
-    """What to do with invalid UTF-8: fail, skip the pair, or replace the invalid bytes by U+FFFD."""
+    """What to do with invalid UTF-8: fail, skip the pair, or replace the invalid bytes by U+FFFD. What to do with
+    recordings that cannot be read: fail or skip."""
     shifted: Shifted = "fail"
     """What to do if line lengths show that source and target are shifted against each other: fail, or only warn."""
     maximum_length: int = Field(default=256, ge=1)
@@ -149,7 +167,8 @@ class DataConfig(Config):
 
     def longest_row(self, *, running: bool) -> int:
         """An upper bound on the values in a stored row; rows of links, characters or running text may be very long."""
-        is_long = self.aligned or any(isinstance(corpus, WordCorpus) for corpus in (*self.train, *self.valid))
+        long_rows = WordCorpus | SequenceCorpus | AudioConfig
+        is_long = self.aligned or any(isinstance(corpus, long_rows) for corpus in (*self.train, *self.valid))
         return (1 << 31) if is_long or running else self.maximum_length + 1
 
     def line_limit(self, *, running: bool) -> int:
@@ -158,6 +177,8 @@ class DataConfig(Config):
         A longer line would exceed `maximum_length` tokens anyway. Running text, which has no such limit, may be a
         single line.
         """
+        if any(isinstance(corpus, SequenceCorpus) for corpus in self.train):
+            return HISTORY_BYTES
         return RUNNING_LIMIT if running else 64 * max(self.maximum_length, 1024)
 
 
@@ -183,6 +204,8 @@ def paths(corpus: Corpus) -> dict[str, Path]:
             files = {"source": corpus.source, "target": corpus.target}
         case TsvConfig() | CsvConfig() | JsonlConfig() | TextFileConfig() | ConlluConfig() | ColumnFileConfig():
             files = {"path": corpus.path}
+        case SequencesConfig() | SequenceRecordsConfig() | AudioConfig():
+            files = {"path": corpus.path}
         case _:
             assert_never(corpus)
     alignments = getattr(corpus, "alignments", None)
@@ -198,6 +221,10 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
             return ("text",)
         case ConlluConfig() | ColumnFileConfig():
             return corpus.columns
+        case SequencesConfig() | SequenceRecordsConfig():
+            return corpus.columns
+        case AudioConfig():
+            return AUDIO_COLUMNS
         case _:
             assert_never(corpus)
 
@@ -208,6 +235,12 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
     Each file is read once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of
     words ends at the end of a sentence.
     """
+    if isinstance(corpus, SequenceCorpus):
+        users: dict[str, int] = {}
+        for block in _line_blocks(corpus, limit=limit, digests=digests or {}):
+            refuse_repeated_users(block.files[0], corpus=corpus, first=block.first, seen=users)
+            yield block
+        return
     if not isinstance(corpus, CsvConfig | WordCorpus):
         yield from _line_blocks(corpus, limit=limit, digests=digests or {})
         return
@@ -245,7 +278,7 @@ def _line_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest]) -
         if first == 1:
             head = files[0].lines[0]
             _refuse_missing_columns(corpus, head)
-        count = min(count, BLOCK_LINES)
+        count = min(count, AUDIO_LINES if isinstance(corpus, AudioConfig) else BLOCK_LINES)
         if sum(queue.size for queue in files) >= BLOCK_BYTES:
             count = _count_within(BLOCK_BYTES, [queue.lines[:count] for queue in files])
         yield Block(first, tuple(queue.take(count) for queue in files), head)

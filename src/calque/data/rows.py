@@ -8,6 +8,8 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
 
+from calque.data.audio_corpus import AudioConfig
+from calque.data.audio_manifests import parse_manifest
 from calque.data.column_files import LINE_BYTES, ColumnFormat, read_sentences
 from calque.data.corpora import (
     Block,
@@ -20,6 +22,7 @@ from calque.data.corpora import (
     paths,
 )
 from calque.data.lines import Invalid, decode, describe
+from calque.data.sequence_files import SequenceRecordsConfig, SequencesConfig, read_histories
 from calque.data.tables import CONTINUATION, CsvConfig, Layout, TableCorpus, TableFormat, TsvConfig
 from calque.errors import DataError
 from calque.parsing import parse_json
@@ -78,6 +81,10 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
     """The usable rows of a block, and the problems of the others; lines of more than `limit` bytes are too long."""
     if isinstance(corpus, WordCorpus):
         return _sentences(block, corpus)
+    if isinstance(corpus, AudioConfig):
+        manifest = parse_manifest(block, corpus, limit=limit)
+        tally = Tally(block.lines, **manifest.counts)
+        return Parsed(manifest.columns, manifest.lines, tally, manifest.malformed, manifest.invalid)
     files = {
         key: _decode(lines, path=path, first=block.first, limit=limit)
         for (key, path), lines in zip(paths(corpus).items(), block.files, strict=True)
@@ -91,6 +98,8 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
             texts = _objects(files["path"], corpus, block.first)
         case TextFileConfig():
             texts = _Texts([files["path"].texts], {}, {})
+        case SequencesConfig() | SequenceRecordsConfig():
+            texts = _Texts(*read_histories(files["path"].texts, corpus=corpus, first=block.first), {})
         case _:
             assert_never(corpus)
     for decoded in files.values():

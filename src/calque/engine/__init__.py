@@ -9,7 +9,11 @@ from calque.engine.engine import Engine
 from calque.engine.folder import (
     Loaded,
     architecture,
+    is_statistical,
     load,
+    load_recogniser,
+    load_recommender,
+    load_sentence_encoder,
     load_tagger,
     load_text_generator,
     load_translator,
@@ -18,7 +22,14 @@ from calque.engine.folder import (
 from calque.engine.language_model_folder import save_language_model
 from calque.engine.model_files import KIND, WEIGHTS
 from calque.engine.noisy_channel import Channel
+from calque.engine.phrase_translator import PhraseEngine, PhraseTranslator
 from calque.engine.preparation import PendingAnswer
+from calque.engine.recogniser import Recogniser, TimedWord, Transcript
+from calque.engine.recogniser_folder import save_recogniser
+from calque.engine.recommender import History, Recommendations, Recommender
+from calque.engine.recommender_folder import save_recommender
+from calque.engine.sentence_encoder import Neighbour, SentenceEncoder
+from calque.engine.sentence_encoder_folder import save_sentence_encoder
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
 from calque.engine.tagger_folder import save_tagger
 from calque.engine.text_generator import TextGenerator, TextPerplexity
@@ -40,22 +51,36 @@ __all__ = [
     "Detail",
     "DeviceName",
     "Engine",
+    "History",
     "Loaded",
+    "Neighbour",
     "PendingAnswer",
+    "PhraseEngine",
+    "PhraseTranslator",
     "PrecisionName",
+    "Recogniser",
+    "Recommendations",
+    "Recommender",
     "Request",
     "Scored",
     "Sentence",
+    "SentenceEncoder",
     "TaggedSentence",
     "Tagger",
     "TextGenerator",
     "TextPerplexity",
+    "TimedWord",
+    "Transcript",
     "Translation",
     "Translator",
     "architecture",
     "choose_device",
     "decoding_step",
+    "is_statistical",
     "load",
+    "load_recogniser",
+    "load_recommender",
+    "load_sentence_encoder",
     "load_tagger",
     "load_text_generator",
     "load_translator",
@@ -63,5 +88,8 @@ __all__ = [
     "pad_source",
     "save_language_model",
     "save_model",
+    "save_recogniser",
+    "save_recommender",
+    "save_sentence_encoder",
     "save_tagger",
 ]

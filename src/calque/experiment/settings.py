@@ -14,12 +14,19 @@ from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
+from calque.models.phrase_based import PhraseBasedConfig
+from calque.models.recogniser import RecogniserConfig
+from calque.models.recommender import RecommenderConfig
+from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
 from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
+from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recognition import RecognitionConfig
+from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.text import FormsConfig, GivenConfig, SentencePieceConfig, TextConfig
@@ -27,11 +34,35 @@ from calque.text.training import with_kind
 from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
-TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConfig, Field(discriminator="kind")]
+TaskConfig = Annotated[
+    TranslationConfig
+    | LanguageModellingConfig
+    | TaggingConfig
+    | EmbeddingConfig
+    | RecommendationConfig
+    | RecognitionConfig,
+    Field(discriminator="kind"),
+]
 
-MODELS = {"translation": "encoder-decoder", "language-modelling": "language-model", "tagging": "tagger"}
-DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tagging": "huang2015"}
-"""For each task, the kind of model that it trains (MODELS), and the system that it trains by default."""
+MODELS = {
+    "translation": ("encoder-decoder", "phrase-based"),
+    "language-modelling": ("language-model",),
+    "tagging": ("tagger",),
+    "embedding": ("sentence-encoder",),
+    "recommendation": ("recommender",),
+    "recognition": ("recogniser",),
+}
+DEFAULT_SYSTEMS = {
+    "translation": "tiny",
+    "language-modelling": "language",
+    "tagging": "huang2015",
+    "embedding": "sentences",
+    "recommendation": "kang2018",
+    "recognition": "speech",
+}
+"""For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
+TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
+"""For each kind of model, its task."""
 
 
 class Experiment(Config):
@@ -62,9 +93,10 @@ class Experiment(Config):
 
     @model_validator(mode="after")
     def _fitting_parts(self) -> "Experiment":
-        if self.model.kind != MODELS[self.task.kind]:
-            task, kind = self.task.kind, MODELS[self.task.kind]
-            raise ValueError(f"task.kind = {task!r} trains model.kind = {kind!r}, not {self.model.kind!r}")
+        task, kinds = self.task.kind, MODELS[self.task.kind]
+        if self.model.kind not in kinds:
+            listed = " or ".join(map(repr, kinds))
+            raise ValueError(f"task.kind = {task!r} trains model.kind = {listed}, not {self.model.kind!r}")
         match self.model:
             case ModelConfig():
                 problems = output_misfits(self, self.model.output) + translation_misfits(self)
@@ -72,6 +104,14 @@ class Experiment(Config):
                 problems = output_misfits(self, self.model.output) + language_misfits(self)
             case TaggerConfig():
                 problems = tagging_misfits(self, self.model)
+            case PhraseBasedConfig():
+                problems = phrase_misfits(self)
+            case SentenceEncoderConfig():
+                problems = embedding_misfits(self)
+            case RecommenderConfig():
+                problems = recommendation_misfits(self, self.model)
+            case RecogniserConfig():
+                problems = recognition_misfits(self, self.model)
             case _:
                 assert_never(self.model)
         if problems:
@@ -97,28 +137,38 @@ class OwnExperiment(Config):
 def with_kinds(values: Values) -> Values:
     """The values of an experiment, with the kinds of its text, model and task sections filled in.
 
-    For taggers and language models, a missing model section and label smoothing (0) are filled in too.
+    For tasks other than translation, a missing model section and label smoothing (0) are filled in too.
     """
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
-    kinds = {model: task for task, model in MODELS.items()}
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
-        kind = kinds.get(model.get("kind", MODELS["translation"]), "translation")
+        kind = TASKS.get(model.get("kind", "encoder-decoder"), "translation")
         task = {"kind": kind, **(task or {})}
     if isinstance(task, dict):
         task = {"kind": "translation", **task}
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
-            values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
-        elif model is None and task["kind"] in ("language-modelling", "tagging"):
+            values = {**values, "model": {"kind": MODELS[task["kind"]][0], **model}}
+        elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
+        if isinstance(model, dict) and model.get("kind") == "phrase-based":
+            values, text = {**values, "text": with_kind(words_by_default(text))}, None
+        if task["kind"] == "recognition" and (text is None or (isinstance(text, dict) and "kind" not in text)):
+            values, text = {**values, "text": {"kind": "characters", **(text or {})}}, None
         training = values.get("training", {})
         if task["kind"] != "translation" and isinstance(training, dict):
             values = {**values, "training": {"label_smoothing": 0.0, **training}}
     if isinstance(text, dict):
         values = {**values, "text": with_kind(text)}
     return values
+
+
+def words_by_default(text: Any) -> Any:
+    """A text section of a statistical translation model: all words of the corpus, unless it has another kind."""
+    if text is None or (isinstance(text, dict) and text.get("kind", "words") == "words"):
+        return {"kind": "words", "vocabulary_size": 1_000_000, **(text or {})}
+    return text
 
 
 def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
@@ -154,6 +204,103 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
             f"data.invalid = {experiment.data.invalid!r} is for text; labelled words that are not UTF-8 are always "
             "rejected with file and line"
         )
+    return problems
+
+
+def phrase_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a statistical translation model cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if isinstance(experiment.text, FormsConfig):
+        problems.append("text.kind = 'forms' is for taggers; source and target are text, e.g. with text.kind = 'words'")
+    if experiment.search != SearchConfig():
+        problems.append(
+            "search: beam search is for neural models; model.search has the limits of stack decoding, which a "
+            "statistical model uses"
+        )
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for neural models; a statistical model is estimated from counts")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for neural models; set it to 'fixed'")
+    if any(corpus.weight != 1 for corpus in experiment.data.train):
+        problems.append("data.train: a statistical model counts every pair once, so weight must be 1")
+    return problems
+
+
+def embedding_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a sentence encoder cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if isinstance(experiment.text, FormsConfig):
+        problems.append("text.kind = 'forms' is for taggers; source and target are text, e.g. with 'tokens'")
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a sentence encoder has its contrastive loss only")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if training.label_smoothing:
+        problems.append(f"training.label_smoothing = {training.label_smoothing}: pairs have no labels; set it to 0")
+    if training.compile:
+        problems.append("training.compile: sentence encoders are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append(
+            "training.watch_gradients: gradient flow is not measured for sentence encoders; set it to false"
+        )
+    if experiment.data.aligned:
+        problems.append("data.train: word alignments are for translation; leave them out")
+    return problems
+
+
+def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> list[str]:
+    """Why settings of a recommender cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a recommender minimises the loss of model.output")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text != SentencePieceConfig():
+        problems.append("text: a recommender reads items, not text; remove the section")
+    if training.label_smoothing and model.output.kind != "full":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.output.kind = {model.output.kind!r} "
+            "cannot be combined, as smoothing needs the scores of all items; set training.label_smoothing = 0"
+        )
+    if training.compile:
+        problems.append("training.compile: recommenders are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append("training.watch_gradients: the gradient flow of recommenders is not recorded; set it to 0")
+    if experiment.data.invalid != "fail":
+        problems.append(
+            f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with "
+            "file and line"
+        )
+    return problems
+
+
+def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list[str]:
+    """Why settings of a recogniser cannot be combined, one sentence each."""
+    training, search = experiment.training, experiment.search
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a recogniser minimises the loss of its transcripts")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text.kind in ("forms", "columns"):
+        problems.append(
+            f"text.kind = {experiment.text.kind!r}: transcripts are one text, e.g. text.kind = 'characters'"
+        )
+    if training.label_smoothing and model.head == "ctc":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.head = 'ctc' cannot be combined, as CTC "
+            "has probabilities of whole texts; set it to 0"
+        )
+    if training.compile:
+        problems.append("training.compile: recognisers are not compiled; set it to false")
+    if experiment.data.invalid == "replace":
+        problems.append("data.invalid = 'replace' is for text; recordings that cannot be read: 'fail' or 'skip'")
+    if search.method != "beam" or search.shortlist:
+        setting = "shortlist = true" if search.shortlist else f"method = {search.method!r}"
+        problems.append(f"search.{setting} is for translation; speech is decoded with search.method = 'beam'")
     return problems
 
 
@@ -205,6 +352,12 @@ def language_misfits(experiment: Experiment) -> list[str]:
             f"search.coverage = {search.coverage} needs attention over a source, which a language model does not have; "
             "set search.coverage = 0"
         )
+    model = experiment.model
+    if isinstance(model, LanguageModelConfig) and model.network.kind == "ngram":
+        if training.label_smoothing:
+            problems.append("training.label_smoothing: an n-gram model is not trained by gradients; set it to 0")
+        if any(corpus.weight != 1 for corpus in experiment.data.train):
+            problems.append("data.train: an n-gram model counts every line once, so weight must be 1")
     if search.shortlist:
         problems.append("search.shortlist is for translation: a language model has no source; set it to false")
     if search.method == "risk":
@@ -228,8 +381,7 @@ def experiment_values(
         values = {**values, "model": to_values(system_model(system, scale=scale))}
         assigned_task = any(text.partition("=")[0].strip() == "task.kind" for text in assignments)
         if "task" not in values and not assigned_task:
-            kinds = {model: task for task, model in MODELS.items()}
-            values = {**values, "task": {"kind": kinds[values["model"]["kind"]]}}
+            values = {**values, "task": {"kind": TASKS[values["model"]["kind"]]}}
     values = {**values, "data": {**values.get("data", {}), **corpora}} if corpora else values
     return override(values, assignments, of=Experiment)
 

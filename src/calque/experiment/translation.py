@@ -72,6 +72,9 @@ class TranslationAssembly:
             model.output.learn_frequencies(torch.from_numpy(counts))
         return model
 
+    def estimator(self) -> None:
+        return None
+
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         assert isinstance(model, Model)
         return warm_start(model, load_tokenizers(prepared.vocabularies), config=self.model, path=path)
@@ -125,11 +128,7 @@ class TranslationAssembly:
 
     def selects(self, prepared: Prepared) -> ChosenMetric:
         """BLEU, or exact match if most validation targets have no 4-gram, so that BLEU would be noise."""
-        words = median_words([row[1] for row in prepared.valid_text])
-        if not is_short_for_bleu(words):
-            return ChosenMetric(TranslationJudge.selects)
-        unit = "word" if words == 1 else "words"
-        return ChosenMetric("exact_match", f"the median target has {words:g} {unit}, and BLEU needs {LONGEST_NGRAM}")
+        return bleu_or_exact_match([row[1] for row in prepared.valid_text])
 
     def describe(self, prepared: Prepared) -> list[str]:
         tokenizers = load_tokenizers(prepared.vocabularies)
@@ -174,6 +173,15 @@ class TranslationAssembly:
                 "",
             ]
         )
+
+
+def bleu_or_exact_match(references: Sequence[str]) -> ChosenMetric:
+    """BLEU, or exact match if most references have no 4-gram."""
+    words = median_words(references)
+    if not is_short_for_bleu(words):
+        return ChosenMetric(TranslationJudge.selects)
+    unit = "word" if words == 1 else "words"
+    return ChosenMetric("exact_match", f"the median target has {words:g} {unit}, and BLEU needs {LONGEST_NGRAM}")
 
 
 def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:

@@ -24,6 +24,7 @@ LONGEST = 64  # positions of a sampled row
 TOGETHER = 16  # rows of a batch
 
 TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig
+"""The tasks whose models `calque inspect --gradients` measures."""
 Rows = NDArray[np.int64]
 
 
