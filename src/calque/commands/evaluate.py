@@ -54,7 +54,8 @@ def evaluate(
     beam: Annotated[int | None, count_option(help="Beam size.")] = None,
     output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="A further metric: rouge, distinct or token_error_rate; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further metric: rouge, distinct or token_error_rate; repeatable."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Device = "auto",
