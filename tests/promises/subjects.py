@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import calque
 from calque.config import override
 from calque.experiment import OwnTask, Run
+from calque.tasks.captioning import Captioning
 from calque.tasks.language_modelling import LanguageModelling
 from calque.tasks.tagging import Tagging
 from calque.tasks.translation import Translation
+from tests.captioned import captioning_values
 from tests.conftest import FAMILIES, toy_corpus
 from tests.tagged import tagging_values
 from tests.unit.experiment.frames_task import FramesCopy, frames_task
@@ -97,6 +99,11 @@ def _tagging(folder: Path) -> Values:
     return override(values, ["model.dropout=0.0", "model.word_dropout=0.0", "model.encoder.dropout=0.0"])
 
 
+def _captioning(folder: Path) -> Values:
+    values = captioning_values(folder, captions=2, **{**TRAINING, "batch": {"tokens": 200}})
+    return override(values, ["model.decoder.dropout=0.0"])
+
+
 def _frames(_: Path) -> Values:
     return {"seed": 5, "training": {**TRAINING, "batch": {"tokens": 60}}}
 
@@ -112,5 +119,6 @@ SUBJECTS: Mapping[str, Subject] = {
         LanguageModelling, "perplexity", _language(_LSTM, reading="running"), ("model.network.dropout=0.2",)
     ),
     "tagging": Subject(Tagging, "f1", _tagging, ("model.dropout=0.3", "model.word_dropout=0.1")),
+    "captioning": Subject(Captioning, "bleu", _captioning, ("model.decoder.dropout=0.2",)),
     "own task": Subject(FramesCopy, "accuracy", _frames, (), own=lambda: frames_task(dropout=0.0)),
 }

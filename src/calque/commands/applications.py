@@ -24,6 +24,7 @@ COMMANDS = (
     "translate",
     "generate",
     "tag",
+    "caption",
     "align",
     "score",
     "evaluate",

@@ -33,6 +33,7 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "translation": {"kind": "files", "source": "train.source", "target": "train.target"},
     "language-modelling": {"kind": "text", "path": "train.txt"},
     "tagging": {"kind": "conllu", "path": "train.conllu"},
+    "captioning": {"kind": "images", "path": "train.jsonl"},
 }
 """A placeholder corpus for each task, for a config in which the user will name the files."""
 
@@ -45,6 +46,7 @@ class HeldOutFiles(NamedTuple):
     tables: Tables = Tables()
     text: Paths = None
     conll: Paths = None
+    images: Paths = None
 
     def __bool__(self) -> bool:
         return any(self)
@@ -63,6 +65,7 @@ class CorpusFiles(NamedTuple):
     columns: str | None = None
     label: str | None = None
     valid: HeldOutFiles = HeldOutFiles()
+    images: Paths = None
 
     def check(self) -> None:
         """Raises an error for options of different tasks, or for files that cannot be read."""
@@ -76,9 +79,14 @@ class CorpusFiles(NamedTuple):
                 f"--conll is for a tagger and cannot be combined with {self.pair_option or '--text'}, which is for "
                 "another task"
             )
+        if self.images and (self.pair_option or self.text or self.conll):
+            other = self.pair_option or ("--text" if self.text else "--conll")
+            raise ConfigError(
+                f"--images is for a captioner and cannot be combined with {other}, which is for another task"
+            )
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
         tables = (self.tables.paths, self.valid.tables.paths)
-        others = (self.text, self.valid.text, self.conll, self.valid.conll)
+        others = (self.text, self.valid.text, self.conll, self.valid.conll, self.images, self.valid.images)
         refuse_unreadable(*(path for paths in (*pairs, *tables, *others) for path in paths or ()))
         self.check_columns()
 
@@ -101,7 +109,8 @@ class CorpusFiles(NamedTuple):
         valid += self.valid.tables.corpora(self.table_columns)
         pairs = {role: corpora for role, corpora in (("train", train), ("valid", valid)) if corpora}
         text = _text_corpora(self.text, self.valid.text)
-        return pairs | text | _word_corpora(self.conll, self.valid.conll, columns=self.columns)
+        words = _word_corpora(self.conll, self.valid.conll, columns=self.columns)
+        return pairs | text | words | _image_corpora(self.images, self.valid.images)
 
     @property
     def pair_option(self) -> str:
@@ -112,6 +121,8 @@ class CorpusFiles(NamedTuple):
 
     @property
     def default_system(self) -> str:
+        if self.images:
+            return "xu2015"
         return "language" if self.text else "huang2015" if self.conll else "tiny"
 
     @property
@@ -126,6 +137,12 @@ class CorpusFiles(NamedTuple):
     def refuse_other_task(self, values: dict[str, Any]) -> None:
         """Raises a ConfigError if the corpora are not those of the config's task."""
         kind = task_kind(values)
+        if self.images and kind != "captioning":
+            raise ConfigError(
+                "--images is for a captioner (--system xu2015, xu2015-hard or liu2021); this system reads text"
+            )
+        if (self.text or self.conll or self.pair_option) and kind == "captioning":
+            raise ConfigError("a captioner reads images: give --images with a manifest of images and captions")
         if self.conll and kind != "tagging":
             raise ConfigError(
                 "--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text"
@@ -196,6 +213,7 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
         "jsonl": f"{label} pairs, with keys as in --jsonl.",
         "text": f"{label} text, with --text.",
         "conll": f"{label} sentences, with --conll.",
+        "images": f"{label} images, with --images.",
     }
     options = [
         inspect.Parameter(
@@ -208,8 +226,8 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
     ]
 
     def gather(**values: Paths) -> HeldOutFiles:
-        source, target, tsv, csv, jsonl, text, conll = (values[option.name] for option in options)
-        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll)
+        source, target, tsv, csv, jsonl, text, conll, images = (values[option.name] for option in options)
+        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll, images)
 
     return _OptionGroup(options, gather)
 
@@ -246,6 +264,9 @@ def _named_files(
             metavar="NAME", rich_help_panel=DATA, help="The column to predict; by default upos, or the last column."
         ),
     ] = None,
+    images: Annotated[
+        Paths, files_option(help="A manifest of images and captions, for a captioner: JSON lines or TSV.")
+    ] = None,
 ) -> CorpusFiles:
     return CorpusFiles(
         source=source,
@@ -256,6 +277,7 @@ def _named_files(
         conll=conll,
         columns=columns,
         label=label,
+        images=images,
     )
 
 
@@ -315,6 +337,13 @@ def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
         return {"kind": "conllu", "path": str(path)}
     names = {} if columns is None else {"columns": list(column_names(columns))}
     return {"kind": "columns", "path": str(path), **names}
+
+
+def _image_corpora(train: Paths, valid: Paths) -> Corpora:
+    if valid and not train:
+        raise ConfigError("--valid-images needs --images")
+    roles = {"train": train, "valid": valid}
+    return {role: [{"kind": "images", "path": str(path)} for path in paths] for role, paths in roles.items() if paths}
 
 
 def _add_alignments(corpora: list[dict[str, Any]], alignments: Paths) -> None:

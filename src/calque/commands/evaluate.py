@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from calque.commands.caption_scores import evaluate_captioner
 from calque.commands.column_options import Columns
 from calque.commands.inputs import device_and_precision, input_lines, refuse_unreadable
 from calque.commands.options import (
@@ -33,6 +34,7 @@ def evaluate(
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
     text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    images: Annotated[Path | None, file_option(help="A manifest of images and captions, for a captioner.")] = None,
     columns: Columns = None,
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
     beam: Annotated[int | None, count_option(help="Beam size.")] = None,
@@ -45,7 +47,8 @@ def evaluate(
 
     Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
     models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
-    precision, recall and F1 of each type.
+    precision, recall and F1 of each type; captioners by BLEU, chrF and exact match and, if the manifest has boxes, by
+    how much attention lies inside the box of an object while it is named.
 
     Examples:
 
@@ -56,7 +59,23 @@ def evaluate(
         calque evaluate runs/english --text test.txt
 
         calque evaluate runs/upos --conll test.conllu --confusion confusion.png
+
+        calque evaluate runs/captions --images test.jsonl
     """
+    if images is not None:
+        if source or reference or text or conll or columns or confusion:
+            raise ConfigError("--images is for a captioner and cannot be combined with the files of other tasks")
+        evaluate_captioner(
+            model,
+            images,
+            settings or [],
+            beam=beam,
+            output=output,
+            as_json=as_json,
+            device=device,
+            precision=precision,
+        )
+        return
     is_translation = bool(source or reference or settings or beam or output)
     if conll is not None:
         if is_translation or text:
@@ -74,7 +93,8 @@ def evaluate(
         return
     if source is None or reference is None:
         raise ConfigError(
-            "give --source and --reference for translation, --text for a language model, or --conll for a tagger"
+            "give --source and --reference for translation, --text for a language model, --conll for a tagger, or "
+            "--images for a captioner"
         )
     test = _read_test_set(source, reference, output=output)
     translator, search = _load_translator(model, settings or [], beam=beam, device=device, precision=precision)

@@ -19,7 +19,7 @@ from calque.commands.options import (
     model_argument,
     model_option,
 )
-from calque.errors import ConfigError
+from calque.errors import ConfigError, shell_path
 
 if TYPE_CHECKING:
     from calque.commands.inspect_tasks import Shown
@@ -177,6 +177,11 @@ def inspect(
     _refuse_picture(picture, written=written, states=states, views=len(questions) * len(paths))
     refuse_output(output, source)
     models = _load(paths, device=device, precision=precision)
+    if type(models[str(model)]) not in TASKS:
+        raise ConfigError(
+            f"{model}: is a captioner, which reads images; `calque caption {shell_path(model)} IMAGE "
+            "--attention FOLDER` shows where each word of its caption attends"
+        )
     shown = TASKS[type(models[str(model)])]
     if shown.task == "tagging" and source is not None:
         questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
@@ -272,13 +277,14 @@ def _view(
 ) -> View:
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
-    from calque.engine import Request, TextGenerator, Translator
+    from calque.engine import Captioner, Request, TextGenerator, Translator
     from calque.inspection.language_model import inspect_text
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
     from calque.inspection.translation import inspect_translation
 
     wanted = True if saliency else None
+    assert not isinstance(loaded, Captioner)
     if not isinstance(loaded, Translator | TextGenerator):
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
     assert isinstance(question.text, str)

@@ -11,7 +11,17 @@ import typer
 from calque.commands.inputs import device_and_precision
 from calque.config import check, override, to_values
 from calque.devices import DeviceName, PrecisionName
-from calque.engine import Channel, Loaded, Tagger, TextGenerator, Translator, load, load_translator, model_kind
+from calque.engine import (
+    Captioner,
+    Channel,
+    Loaded,
+    Tagger,
+    TextGenerator,
+    Translator,
+    load,
+    load_translator,
+    model_kind,
+)
 from calque.engine.constraint_files import read_pairs, read_whole_lines
 from calque.engine.folder import AnyLoaded
 from calque.errors import ConfigError, DataError, shell_path
@@ -82,6 +92,7 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     Translator: "--source FILE --reference FILE",
     TextGenerator: "--text FILE",
     Tagger: "--conll FILE",
+    Captioner: "--images FILE",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""
 

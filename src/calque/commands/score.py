@@ -86,12 +86,17 @@ def _load_scorer(
     model: Path, *, source: Path | None, device: "DeviceName", precision: "PrecisionName"
 ) -> "Translator | TextGenerator":
     """Loads the model; raises a DataError if it needs a source and none is given, or the other way round."""
-    from calque.engine import Tagger, TextGenerator, Translator, load
+    from calque.engine import Captioner, Tagger, TextGenerator, Translator, load
 
     scorer = load(model, device=device, precision=precision)
     if isinstance(scorer, Tagger):
         raise DataError(
             f"{model}: is a tagger and cannot score text; `calque evaluate {shell_path(model)} --conll FILE` scores it"
+        )
+    if isinstance(scorer, Captioner):
+        raise DataError(
+            f"{model}: is a captioner and cannot score text; `calque evaluate {shell_path(model)} --images FILE` "
+            "scores it"
         )
     if isinstance(scorer, TextGenerator) and source is not None:
         raise DataError(f"--source: {model} is a language model and reads no source; leave it out")

@@ -27,6 +27,7 @@ NEXT = {
     "translation": "translate {run} --input FILE",
     "language-modelling": "generate {run}",
     "tagging": "tag {run} --input FILE",
+    "captioning": "caption {run} IMAGE",
 }
 """The command that uses a model of each task."""
 
@@ -67,7 +68,7 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a model from aligned text files, from tables of pairs, from text, from labelled words, or from a config.
+    """Train a model from aligned text files, tables of pairs, text, labelled words or images, or from a config.
 
     Without a config, all settings are chosen by the size of the corpus, printed, and written to RUN/config.toml.
     Ctrl-C saves and stops (exit code 75); --resume continues exactly from there. Settings that the saved state depends
@@ -93,6 +94,8 @@ def train(
 
         calque train --conll train.txt --columns form,pos,chunk task.inputs=pos
 
+        calque train --images train.jsonl --valid-images valid.jsonl --system xu2015 --run runs/captions
+
         calque train --config my.toml --run runs/first training.steps=20000
 
         calque train --source train.de --target train.en --system gnmt2016 --scale 0.25 --watch-gradients
@@ -116,8 +119,8 @@ def train(
     is_named = any(override.startswith(("data.train=", "data.store=")) for override in overrides)
     if resume is None and config is None and not is_named and "train" not in corpora:
         raise ConfigError(
-            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, --config or "
-            "--resume"
+            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, --images, "
+            "--config or --resume"
         )
     from calque import experiment
     from calque.commands.progress import preparing

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple, NoReturn, assert_never
 from pydantic import Field, field_validator
 
 from calque.config import Config
+from calque.data.image_manifests import ImagesConfig
 from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Digest, Invalid, file_line_lists, file_lines
 from calque.data.tables import RECORD_BYTES, CsvConfig, TableCorpus, TsvConfig, Weight, csv_lines
@@ -19,6 +20,7 @@ from calque.errors import DataError
 
 BLOCK_LINES = 8192
 BLOCK_BYTES = 1 << 20
+BLOCK_IMAGES = 256  # lines of a manifest, whose images are in memory together
 SENTENCE_LIMIT = 1 << 25  # bytes of a block of words without the end of a sentence; longer sentences are rejected
 RUNNING_LIMIT = 1 << 27  # bytes of a line of running text; a longer line would take too much memory
 
@@ -104,7 +106,7 @@ CONLLU_NAMES = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel"
 WordCorpus = ConlluConfig | ColumnFileConfig
 PairCorpus = FilesConfig | TsvConfig | CsvConfig | JsonlConfig
 Corpus = Annotated[
-    FilesConfig | TsvConfig | CsvConfig | JsonlConfig | TextFileConfig | ConlluConfig | ColumnFileConfig,
+    FilesConfig | TsvConfig | CsvConfig | JsonlConfig | TextFileConfig | ConlluConfig | ColumnFileConfig | ImagesConfig,
     Field(discriminator="kind"),
 ]
 
@@ -149,7 +151,9 @@ class DataConfig(Config):
 
     def longest_row(self, *, running: bool) -> int:
         """An upper bound on the values in a stored row; rows of links, characters or running text may be very long."""
-        is_long = self.aligned or any(isinstance(corpus, WordCorpus) for corpus in (*self.train, *self.valid))
+        is_long = self.aligned or any(
+            isinstance(corpus, WordCorpus | ImagesConfig) for corpus in (*self.train, *self.valid)
+        )
         return (1 << 31) if is_long or running else self.maximum_length + 1
 
     def line_limit(self, *, running: bool) -> int:
@@ -183,6 +187,8 @@ def paths(corpus: Corpus) -> dict[str, Path]:
             files = {"source": corpus.source, "target": corpus.target}
         case TsvConfig() | CsvConfig() | JsonlConfig() | TextFileConfig() | ConlluConfig() | ColumnFileConfig():
             files = {"path": corpus.path}
+        case ImagesConfig():
+            files = {"path": corpus.path}
         case _:
             assert_never(corpus)
     alignments = getattr(corpus, "alignments", None)
@@ -198,6 +204,8 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
             return ("text",)
         case ConlluConfig() | ColumnFileConfig():
             return corpus.columns
+        case ImagesConfig():
+            return ("image", "caption")
         case _:
             assert_never(corpus)
 
@@ -245,7 +253,7 @@ def _line_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest]) -
         if first == 1:
             head = files[0].lines[0]
             _refuse_missing_columns(corpus, head)
-        count = min(count, BLOCK_LINES)
+        count = min(count, BLOCK_IMAGES if isinstance(corpus, ImagesConfig) else BLOCK_LINES)
         if sum(queue.size for queue in files) >= BLOCK_BYTES:
             count = _count_within(BLOCK_BYTES, [queue.lines[:count] for queue in files])
         yield Block(first, tuple(queue.take(count) for queue in files), head)

@@ -4,12 +4,15 @@ May import every package below it: models, search, text, the losses of tasks, th
 """
 
 from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device
+from calque.engine.captioner import Caption, CaptionAnswer, Captioner, CaptionRequest
+from calque.engine.captioner_folder import save_captioner
 from calque.engine.decoding import ChangeAttention
 from calque.engine.engine import Engine
 from calque.engine.folder import (
     Loaded,
     architecture,
     load,
+    load_captioner,
     load_tagger,
     load_text_generator,
     load_translator,
@@ -35,6 +38,10 @@ __all__ = [
     "WEIGHTS",
     "Answer",
     "Candidate",
+    "Caption",
+    "CaptionAnswer",
+    "CaptionRequest",
+    "Captioner",
     "ChangeAttention",
     "Channel",
     "Detail",
@@ -56,11 +63,13 @@ __all__ = [
     "choose_device",
     "decoding_step",
     "load",
+    "load_captioner",
     "load_tagger",
     "load_text_generator",
     "load_translator",
     "model_kind",
     "pad_source",
+    "save_captioner",
     "save_language_model",
     "save_model",
     "save_tagger",

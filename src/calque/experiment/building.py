@@ -8,11 +8,13 @@ from torch import nn
 from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.experiment.assembly import Assembly, precision_warnings, refuse_uncomputable, refuse_unknown_metrics
+from calque.experiment.captioning import CaptioningAssembly
 from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.tagging import TaggingAssembly
 from calque.experiment.translation import TranslationAssembly
 from calque.inspection.gradient_watching import watched_gradient_flow
+from calque.tasks.captioning import CaptioningConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -32,6 +34,8 @@ def assembly_of(experiment: Experiment) -> Assembly:
             return LanguageModellingAssembly(experiment)
         case TaggingConfig():
             return TaggingAssembly(experiment)
+        case CaptioningConfig():
+            return CaptioningAssembly(experiment)
         case _:
             assert_never(experiment.task)
 

@@ -11,6 +11,7 @@ from calque.data.corpora import DataConfig
 from calque.data.subword_regularisation import FixedConfig
 from calque.data.subword_regularisation import misfits as subword_misfits
 from calque.layers.adaptive import AdaptiveOutputConfig
+from calque.models.captioner import CaptionerConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
@@ -19,6 +20,7 @@ from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
+from calque.tasks.captioning import CaptioningConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -27,10 +29,22 @@ from calque.text.training import with_kind
 from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
-TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConfig, Field(discriminator="kind")]
+TaskConfig = Annotated[
+    TranslationConfig | LanguageModellingConfig | TaggingConfig | CaptioningConfig, Field(discriminator="kind")
+]
 
-MODELS = {"translation": "encoder-decoder", "language-modelling": "language-model", "tagging": "tagger"}
-DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tagging": "huang2015"}
+MODELS = {
+    "translation": "encoder-decoder",
+    "language-modelling": "language-model",
+    "tagging": "tagger",
+    "captioning": "captioner",
+}
+DEFAULT_SYSTEMS = {
+    "translation": "tiny",
+    "language-modelling": "language",
+    "tagging": "huang2015",
+    "captioning": "xu2015",
+}
 """For each task, the kind of model that it trains (MODELS), and the system that it trains by default."""
 
 
@@ -72,6 +86,8 @@ class Experiment(Config):
                 problems = output_misfits(self, self.model.output) + language_misfits(self)
             case TaggerConfig():
                 problems = tagging_misfits(self, self.model)
+            case CaptionerConfig():
+                problems = captioning_misfits(self, self.model)
             case _:
                 assert_never(self.model)
         if problems:
@@ -109,7 +125,7 @@ def with_kinds(values: Values) -> Values:
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
             values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
-        elif model is None and task["kind"] in ("language-modelling", "tagging"):
+        elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
@@ -153,6 +169,37 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
         problems.append(
             f"data.invalid = {experiment.data.invalid!r} is for text; labelled words that are not UTF-8 are always "
             "rejected with file and line"
+        )
+    return problems
+
+
+def captioning_misfits(experiment: Experiment, model: CaptionerConfig) -> list[str]:
+    """Why settings of a captioner cannot be combined, one sentence each."""
+    training, task, search = experiment.training, experiment.task, experiment.search
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a captioner minimises the cross-entropy of captions")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if isinstance(experiment.text, FormsConfig) or experiment.text.kind == "columns":
+        problems.append(f"text.kind = {experiment.text.kind!r} is for other tasks; captions are one text")
+    if training.compile:
+        problems.append("training.compile: captioners are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append("training.watch_gradients: the gradients of captioners are not measured; set it to 0")
+    if search.shortlist:
+        problems.append("search.shortlist is for translation: an image has no words; set it to false")
+    if search.method != "beam":
+        problems.append(f"search.method = {search.method!r}: captions are found by beam search; set it to 'beam'")
+    if search.coverage > 0 and model.decoder.kind in ("recurrent", "cho"):
+        problems.append(
+            f"search.coverage = {search.coverage} and model.decoder.kind = {model.decoder.kind!r} cannot be combined, "
+            "as that decoder has no attention; set search.coverage = 0"
+        )
+    if isinstance(task, CaptioningConfig) and task.size % model.image.stride:
+        problems.append(
+            f"task.size = {task.size} must be a multiple of the {model.image.stride} pixels that a vector of "
+            f"model.image stands for, e.g. {max(1, round(task.size / model.image.stride)) * model.image.stride}"
         )
     return problems
 

@@ -9,7 +9,7 @@ from calque.config import read_toml
 from calque.data.lines import LINE_LIMIT, path_lines
 from calque.data.prepare import open_prepared
 from calque.devices import DeviceName, PrecisionName
-from calque.engine import Loaded, Tagger, TextGenerator, Translator, load
+from calque.engine import Captioner, Loaded, Tagger, TextGenerator, Translator, load
 from calque.errors import DataError
 from calque.inspection.document import model_summary
 from calque.inspection.gradient_flow import KIND, VERSION, gradient_flow, skips_own_state, top_states
@@ -177,6 +177,8 @@ def _file_batches(
                 f"{run} is a tagger; its gradients are always measured on its validation data, so leave out --source "
                 "and --target"
             )
+        case Captioner():
+            raise DataError(f"{run} is a captioner: the gradient flow of captioners is not measured")
 
 
 def _lines(path: Path, limit: int) -> list[str]:

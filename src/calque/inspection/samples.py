@@ -14,6 +14,7 @@ from calque.data.text_batch import COLUMN, TextBatch, collate_lines, collate_str
 from calque.engine import TextGenerator, Translator
 from calque.errors import DataError
 from calque.inspection.state_gradients import InspectedBatch
+from calque.tasks.captioning import CaptioningConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -23,7 +24,7 @@ from calque.text.forms import WORDS
 LONGEST = 64  # positions of a sampled row
 TOGETHER = 16  # rows of a batch
 
-TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig
+TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig | CaptioningConfig
 Rows = NDArray[np.int64]
 
 
@@ -42,6 +43,8 @@ def sample_store(task: TaskConfig, store: Store, *, sentences: int) -> list[Insp
             return [_lines(store, rows) for rows in _batches(store, (COLUMN,), sentences=sentences)]
         case LanguageModellingConfig():
             return _running(store, sentences=sentences)
+        case CaptioningConfig():
+            raise DataError("the gradient flow of captioners is not measured: their sources are images")
 
 
 def sample_pairs(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[InspectedBatch]:
