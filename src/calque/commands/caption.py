@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 def caption(
     model: Annotated[Path, model_argument(help="A run or model folder of a captioner.")],
     images: Annotated[
-        list[str], typer.Argument(metavar="IMAGE...", help="Image files; KEY=VALUE sets search settings.")
+        list[str],
+        typer.Argument(metavar="IMAGE... [KEY=VALUE]...", help="Image files; search settings, e.g. length_penalty=1"),
     ],
     *,
     beam: Annotated[int | None, count_option(help="Beam size.", panel=SEARCH)] = None,

@@ -202,7 +202,7 @@ def _read(run: Path) -> Row:
     from calque.config import read_toml
     from calque.training.journal import read_journal
     from calque.training.lock import owner
-    from calque.training.runs import section, selection_of
+    from calque.training.runs import is_estimated, section, selection_of
 
     metrics, origin = run / "metrics.jsonl", run / "config.toml"
     config: dict[str, Any] = read_toml(origin)
@@ -216,6 +216,8 @@ def _read(run: Path) -> Row:
     is_averaged = any("averaged" in line for line in lines)
     step = checkpoints[-1].step if checkpoints else 0
     state = _state(checkpoints, training=training, is_averaged=is_averaged, origin=origin)
+    if is_estimated(run) and best:
+        step, state = best["step"], "done"
     if owner(run) is not None:
         step, state = max((line["step"] for line in lines), default=0), "running"
     changed = max((path for path in (origin, metrics, run / "log.txt") if path.exists()), key=_changed_at)

@@ -46,7 +46,8 @@ def cell_shares(box: SquareBox, *, side: int) -> Array:
     edges = np.linspace(0, 1, side + 1)
 
     def overlap(low: float, high: float) -> Array:
-        return np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None) * side
+        widths: Array = np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
+        return widths * side
 
     shares: Array = np.outer(overlap(box.top, box.bottom), overlap(box.left, box.right)).ravel()
     return shares

@@ -1,7 +1,7 @@
 """What an experiment needs of each task: preparing data, building a model, judging and saving it."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -27,6 +27,17 @@ class ChosenMetric(NamedTuple):
     reason: str = ""
 
 
+class Watch(NamedTuple):
+    """What an estimator is given to report its progress, and to stop when it is asked to."""
+
+    say: Callable[[str], None]  # writes a line to the terminal and the log
+    check_stop: Callable[[], None]  # raises StoppedError if a stop was requested; to be called every few seconds
+
+
+Estimator = Callable[[Prepared, Watch], nn.Module]
+"""Estimates a model from prepared data; without random numbers, or with those that the seed determines."""
+
+
 class Assembly(Protocol):
     """What an experiment needs of its task: preparing data, and building, validating and saving a model."""
 
@@ -50,6 +61,10 @@ class Assembly(Protocol):
 
     def build(self, prepared: Prepared) -> nn.Module:
         """The initial model on the CPU, with random weights that the seed determines."""
+        ...
+
+    def estimator(self) -> Estimator | None:
+        """For a model that is estimated from counts instead of trained step by step: the function that does so."""
         ...
 
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:

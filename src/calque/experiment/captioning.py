@@ -122,6 +122,9 @@ class CaptioningAssembly:
         model = CaptionerModel(self.model, vocabulary_size=len(self._tokenizer(prepared).vocabulary))
         return model.double() if self.experiment.training.precision == "float64" else model
 
+    def estimator(self) -> None:
+        return None
+
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         raise ConfigError("training.warm_start is for translation models")
 

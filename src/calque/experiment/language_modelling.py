@@ -13,18 +13,22 @@ from calque.data.store import Store, id_counts
 from calque.data.text_batch import COLUMN
 from calque.data.text_preparation import TextPreparation
 from calque.engine import TextGenerator, save_language_model
+from calque.engine.ngram_models import ngram_model
 from calque.errors import ConfigError
 from calque.evaluation.perplexity import perplexity
-from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
+from calque.experiment.assembly import ChosenMetric, Estimator, Watch, completed_card, refuse_uncomputable
 from calque.experiment.judges import LOWER
 from calque.experiment.settings import Experiment
 from calque.models.language_model import LanguageModel, LanguageModelConfig, TransformerLanguageConfig
+from calque.models.ngram import NgramLanguageConfig
 from calque.objectives.language_model import lines_loss, running_loss
 from calque.search.settings import SearchConfig
+from calque.statistics.kneser_ney import kneser_ney
+from calque.statistics.ngram_counts import count_ngrams, lines_of, running_text
 from calque.tasks.interfaces import Judgement, Metric, StoppedError
 from calque.tasks.language_modelling import LanguageModelling, LanguageModellingConfig
 from calque.tensors import weightless
-from calque.text import EOS, UNK, load_tokenizer
+from calque.text import BOS, EOS, PAD, UNK, load_tokenizer
 from calque.training.auto_settings import Corpus, adam_rate
 from calque.training.job import SaveModel
 from calque.training.update import stream_seed
@@ -130,6 +134,34 @@ class LanguageModellingAssembly:
             model.output.learn_frequencies(torch.from_numpy(counts))
         return model
 
+    def estimator(self) -> Estimator | None:
+        return self._estimate if isinstance(self.model.network, NgramLanguageConfig) else None
+
+    def _estimate(self, prepared: Prepared, watch: Watch) -> LanguageModel:
+        """An n-gram model with modified Kneser-Ney smoothing."""
+        network = self.model.network
+        assert isinstance(network, NgramLanguageConfig)
+        column = prepared.train[COLUMN]
+        size = len(load_tokenizer(prepared.vocabularies, column=COLUMN).vocabulary)
+        is_running = self.config.reading == "running"
+        text = running_text(column.values, end=EOS) if is_running else lines_of(column, begin=BOS, end=EOS)
+
+        def progress(label: str) -> None:
+            watch.check_stop()
+            watch.say(label)
+
+        counts = count_ngrams(text, order=network.order, vocabulary_size=size, progress=progress)
+        estimate = kneser_ney(counts, never=(PAD, BOS), prune=network.prune)
+        for length, (number, discounts) in enumerate(
+            zip(estimate.tables.sizes, estimate.discounts, strict=True), start=1
+        ):
+            listed = ", ".join(f"{discount:.3f}" for discount in discounts)
+            watch.say(f"{number:,} {length}-grams; discounts {listed}")
+        for remark in estimate.remarks:
+            watch.say(f"warning: {remark}")
+        model = ngram_model(estimate.tables, config=self.model)
+        return model.double() if self.experiment.training.precision == "float64" else model
+
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         raise ConfigError("training.warm_start is for translation models")
 
@@ -157,6 +189,7 @@ class LanguageModellingAssembly:
 
     def corpus(self, prepared: Prepared) -> Corpus:
         store, network = prepared.train, self.model.network
+        assert not isinstance(network, NgramLanguageConfig)
         running = self.config.reading == "running"
         total = store.widths(COLUMN, marks=0 if running else 1).total()
         task = self.task(prepared)

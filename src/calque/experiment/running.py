@@ -20,6 +20,13 @@ from calque.errors import ConfigError, FolderError, Interrupted, UserError, shel
 from calque.experiment.assembly import Assembly, refuse_unknown_metrics
 from calque.experiment.building import assembly_of, build_job, initial_model, refuse_unbuildable
 from calque.experiment.changes import change_settings
+from calque.experiment.estimation import (
+    Estimation,
+    complete_estimation,
+    refuse_ranks,
+    refuse_unused_training,
+    run_estimation,
+)
 from calque.experiment.settings import Experiment, OwnExperiment, absolute
 from calque.experiment.text_choice import choose_text
 from calque.folders import MANIFEST
@@ -35,7 +42,7 @@ from calque.training.loop import train as run_loop
 from calque.training.observers import TrainingObserver
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
-from calque.training.runs import CONFIG, RECORD, STORE, new_run_folder, record, write_atomically
+from calque.training.runs import CONFIG, ESTIMATED, RECORD, STORE, new_run_folder, record, write_atomically
 from calque.training.settings import TrainingConfig
 
 LOG = "log.txt"
@@ -124,6 +131,8 @@ def _start(config: object, values: Values, *, run: Path | str | None, origin: st
     notes += [message] if message else []
     experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
     refuse_unbuildable(experiment)
+    if assembly_of(experiment).estimator() is not None:
+        refuse_unused_training(values)
     written = values_to_toml(absolute(values, experiment))  # an error here must not leave a folder behind
     folder = new_run_folder(None if run is None else Path(run))
     with run_lock(folder):
@@ -153,10 +162,18 @@ def _continue(
         log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(experiment.training):
             reporter.say(*notes, *messages.splitlines())
-            job = ranks.on_all(lambda: build_job(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
-            summary = run_job(job._replace(observer=observer))
+            assembly = assembly_of(experiment)
+            if (estimator := assembly.estimator()) is not None:
+                summary = run_estimation(
+                    Estimation(assembly, estimator, prepared, experiment.training, folder, reporter)
+                )
+            else:
+                job = ranks.on_all(
+                    lambda: build_job(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks)
+                )
+                summary = run_job(job._replace(observer=observer))
         if ranks.leads and draw_curves(folder):
-            assembly_of(experiment).draw(folder)
+            assembly.draw(folder)
             draw_recorded_gradients(folder)
         elif ranks.leads and not quiet:
             reporter.say("no plots: matplotlib is not installed (pip install matplotlib)")
@@ -236,8 +253,12 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
         fit = _fit(experiment, data, ranks=ranks.count)
         values = override(values, [f"training.batch.tokens={fit.tokens}"])
         fitted = [f"training.batch.tokens = {fit.tokens} fits this device: {fit.reason}"]
-    device = choose_device(experiment.training.device).type
-    completed, choices = complete_settings(values, assembly.corpus(data), device=device)
+    if assembly.estimator() is not None:
+        refuse_ranks(ranks)
+        completed, choices = complete_estimation(values), list[str]()
+    else:
+        device = choose_device(experiment.training.device).type
+        completed, choices = complete_settings(values, assembly.corpus(data), device=device)
     selection, reasons = _selection(values, experiment.training, assembly=assembly, data=data, begun=begun)
     completed = override(completed, selection)
     experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
@@ -247,6 +268,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
         "torch": torch.__version__,
         **run_facts(experiment.training, data=data.fingerprint, ranks=ranks.count, metrics=assembly.metrics),
         **_settings(experiment),
+        **({ESTIMATED: True} if assembly.estimator() is not None else {}),
     }
     return "\n".join(
         [

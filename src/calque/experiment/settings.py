@@ -34,10 +34,10 @@ TaskConfig = Annotated[
 ]
 
 MODELS = {
-    "translation": "encoder-decoder",
-    "language-modelling": "language-model",
-    "tagging": "tagger",
-    "captioning": "captioner",
+    "translation": ("encoder-decoder",),
+    "language-modelling": ("language-model",),
+    "tagging": ("tagger",),
+    "captioning": ("captioner",),
 }
 DEFAULT_SYSTEMS = {
     "translation": "tiny",
@@ -45,7 +45,9 @@ DEFAULT_SYSTEMS = {
     "tagging": "huang2015",
     "captioning": "xu2015",
 }
-"""For each task, the kind of model that it trains (MODELS), and the system that it trains by default."""
+"""For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
+TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
+"""For each kind of model, its task."""
 
 
 class Experiment(Config):
@@ -76,9 +78,10 @@ class Experiment(Config):
 
     @model_validator(mode="after")
     def _fitting_parts(self) -> "Experiment":
-        if self.model.kind != MODELS[self.task.kind]:
-            task, kind = self.task.kind, MODELS[self.task.kind]
-            raise ValueError(f"task.kind = {task!r} trains model.kind = {kind!r}, not {self.model.kind!r}")
+        task, kinds = self.task.kind, MODELS[self.task.kind]
+        if self.model.kind not in kinds:
+            listed = " or ".join(map(repr, kinds))
+            raise ValueError(f"task.kind = {task!r} trains model.kind = {listed}, not {self.model.kind!r}")
         match self.model:
             case ModelConfig():
                 problems = output_misfits(self, self.model.output) + translation_misfits(self)
@@ -116,15 +119,14 @@ def with_kinds(values: Values) -> Values:
     For taggers and language models, a missing model section and label smoothing (0) are filled in too.
     """
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
-    kinds = {model: task for task, model in MODELS.items()}
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
-        kind = kinds.get(model.get("kind", MODELS["translation"]), "translation")
+        kind = TASKS.get(model.get("kind", "encoder-decoder"), "translation")
         task = {"kind": kind, **(task or {})}
     if isinstance(task, dict):
         task = {"kind": "translation", **task}
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
-            values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
+            values = {**values, "model": {"kind": MODELS[task["kind"]][0], **model}}
         elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
@@ -252,6 +254,12 @@ def language_misfits(experiment: Experiment) -> list[str]:
             f"search.coverage = {search.coverage} needs attention over a source, which a language model does not have; "
             "set search.coverage = 0"
         )
+    model = experiment.model
+    if isinstance(model, LanguageModelConfig) and model.network.kind == "ngram":
+        if training.label_smoothing:
+            problems.append("training.label_smoothing: an n-gram model is not trained by gradients; set it to 0")
+        if any(corpus.weight != 1 for corpus in experiment.data.train):
+            problems.append("data.train: an n-gram model counts every line once, so weight must be 1")
     if search.shortlist:
         problems.append("search.shortlist is for translation: a language model has no source; set it to false")
     if search.method == "risk":
@@ -275,8 +283,7 @@ def experiment_values(
         values = {**values, "model": to_values(system_model(system, scale=scale))}
         assigned_task = any(text.partition("=")[0].strip() == "task.kind" for text in assignments)
         if "task" not in values and not assigned_task:
-            kinds = {model: task for task, model in MODELS.items()}
-            values = {**values, "task": {"kind": kinds[values["model"]["kind"]]}}
+            values = {**values, "task": {"kind": TASKS[values["model"]["kind"]]}}
     values = {**values, "data": {**values.get("data", {}), **corpora}} if corpora else values
     return override(values, assignments, of=Experiment)
 

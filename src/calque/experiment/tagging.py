@@ -148,6 +148,9 @@ class TaggingAssembly:
         model = TaggerModel(self.model, sizes=tagger_sizes(self._vocabularies(prepared), inputs=self.config.inputs))
         return model.double() if self.experiment.training.precision == "float64" else model
 
+    def estimator(self) -> None:
+        return None
+
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         raise ConfigError("training.warm_start is for translation models")
 

@@ -72,6 +72,9 @@ class TranslationAssembly:
             model.output.learn_frequencies(torch.from_numpy(counts))
         return model
 
+    def estimator(self) -> None:
+        return None
+
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         assert isinstance(model, Model)
         return warm_start(model, load_tokenizers(prepared.vocabularies), config=self.model, path=path)

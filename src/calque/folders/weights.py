@@ -43,6 +43,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
     """Copies weights into a model that has exactly these parameters; a FolderError lists any differences."""
+    _take_sizes(model, weights)
     refuse_unfit(model, weights, origin=origin)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -52,6 +53,7 @@ def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], *, origin
 
 def give_weights_to(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
     """`load_weights_into` for a model built without storage (see `weightless`): the weights become its parameters."""
+    _take_sizes(model, weights)
     refuse_unfit(model, weights, origin=origin)
     parameters = {
         id(parameter): nn.Parameter(weights[name].to(parameter.dtype, copy=True), parameter.requires_grad)
@@ -60,6 +62,15 @@ def give_weights_to(model: nn.Module, weights: Mapping[str, Tensor], *, origin: 
     shared = model.named_parameters(remove_duplicate=False)  # tied parameters under all of their names
     model.load_state_dict({name: parameters[id(parameter)] for name, parameter in shared}, assign=True, strict=False)
     _refuse_faults(model, origin=origin)
+
+
+def _take_sizes(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Calls `take_sizes` of modules whose parameters are as large as the corpus that they were estimated from."""
+    for name, module in model.named_modules():
+        if hasattr(module, "take_sizes"):
+            prefix = f"{name}." if name else ""
+            own = {key: value for key, value in weights.items() if key.startswith(prefix)}
+            module.take_sizes({key.removeprefix(prefix): value.shape for key, value in own.items()})
 
 
 def _refuse_faults(model: nn.Module, *, origin: str) -> None:

@@ -20,6 +20,7 @@ from calque.inspection.next_tokens import Alternative, TargetStep, likeliest, ne
 from calque.inspection.saliency import ONE, attributions, midpoints
 from calque.inspection.translation import Saliency
 from calque.layers.observers import observe_attention
+from calque.models.ngram import NgramNetwork, NgramOutput
 from calque.search.settings import SearchConfig
 from calque.text import EOS, PIECES
 
@@ -77,8 +78,9 @@ def inspect_text(
 ) -> TextView:
     """Reads a text with a language model, and returns all that the model computed for it.
 
-    By default, `saliency` is computed only if the model has no attention. If `search` is given, the text is also
-    continued by at most `maximum` pieces, with the tree of beam search.
+    By default, `saliency` is computed only if the model has no attention; of an n-gram model, which has no gradients,
+    it marks the longest n-gram that was found. If `search` is given, the text is also continued by at most `maximum`
+    pieces, with the tree of beam search.
 
     >>> view = inspect_text(calque.load("runs/english"), "The weather is")
     >>> [(item.piece, item.log_prob) for item in view.next[:2]]
@@ -90,7 +92,7 @@ def inspect_text(
     with lock_of(generator.model):
         steps, following, maps = _read(generator, ids)
         wants_saliency = not maps if saliency is None else saliency
-        contributions = _saliency(generator, ids) if wants_saliency else []
+        contributions = _contributions(generator, ids) if wants_saliency else []
         continuation = None if search is None else _continue(generator, text, search=search, maximum=maximum)
     names = [generator.tokenizer.vocabulary.piece(id) for id in ids]
     nats = -sum(step.log_prob for step in steps)
@@ -126,9 +128,28 @@ def _read(
     return steps, following, recorder.maps()
 
 
+def _contributions(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
+    """The share of every input in the prediction of every piece: of an n-gram model, the n-grams that it found."""
+    network = generator.model.network
+    return _matched_ngrams(generator, ids) if isinstance(network, NgramNetwork) else _saliency(generator, ids)
+
+
+@torch.inference_mode()
+def _matched_ngrams(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
+    """1 for every input of the longest n-gram in the tables that ends in the predicted piece, 0 for all others."""
+    model, output = generator.model, generator.model.output
+    assert isinstance(output, NgramOutput)
+    inputs = torch.tensor([[generator.start, *ids]], device=generator.device)
+    read, _ = model.read(inputs, model.start(1))
+    lengths = output.matched(read.hidden[0], inputs.new_tensor([*ids, EOS])).cpu()
+    distances = torch.arange(len(lengths))[:, None] - torch.arange(len(lengths))
+    return [Saliency("matched n-gram", ((distances >= 0) & (distances < lengths[:, None] - 1)).double())]
+
+
 def _saliency(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
     """The saliency of the embedded inputs for the log-probability of every piece, by two methods."""
     model = generator.model
+    assert not isinstance(model.network, NgramNetwork)
 
     def predict(rows: int) -> Iterator[Tensor]:
         inputs = torch.tensor([[generator.start, *ids]] * rows, device=generator.device)

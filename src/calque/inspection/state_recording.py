@@ -15,11 +15,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from calque.errors import ConfigError
 from calque.layers.observers import RecurrentStep, StateLayer
 from calque.layers.recurrent import Recurrence
 from calque.models.cho import ChoDecoder
 from calque.models.language_model import LanguageModel
 from calque.models.model import Model
+from calque.models.ngram import NgramNetwork
 from calque.models.recurrent import RecurrentEncoder
 from calque.models.tagger import TaggerModel
 from calque.tensors import map_rows, reverse_within
@@ -93,6 +95,8 @@ def _sides(model: nn.Module) -> list[tuple[Side, nn.Module]]:
     match model:
         case Model():
             return [("encoder", model.encoder), ("decoder", model.decoder)]
+        case LanguageModel() if isinstance(model.network, NgramNetwork):
+            raise ConfigError("an n-gram model has neither layers nor gradients; inspect a text with it instead")
         case LanguageModel():
             return [("network", model.network)]
         case TaggerModel():

@@ -1,7 +1,7 @@
-"""Language models: P(x) = Π P(xₜ | x₁…xₜ₋₁), recurrent or a Transformer, without any source.
+"""Language models: P(x) = Π P(xₜ | x₁…xₜ₋₁), recurrent, a Transformer or n-grams, without any source.
 
 Mikolov et al. 2010 (recurrent); Zaremba et al. 2014 (dropout between layers); Merity et al. 2018 (AWD-LSTM); Vaswani
-et al. 2017, with self-attention alone.
+et al. 2017, with self-attention alone. For n-gram models see the module `ngram`.
 
 Letters: N rows, T tokens, P past, E embedding, D width, L layers, V vocabulary.
 """
@@ -25,6 +25,7 @@ from calque.layers.recurrent import CellName, Recurrence, State, state_parts
 from calque.layers.regularisation import activation_penalty, temporal_activation_penalty
 from calque.layers.stack import WeightMasks, dropout_mask, stack_layers
 from calque.layers.transformer import BlockShape, MixerName, Residual, build_mixer, feed_forward
+from calque.models.ngram import NgramLanguageConfig, NgramNetwork, NgramOutput
 from calque.models.outputs import OutputConfig, build_output
 from calque.models.recurrent import WordEmbedding
 from calque.models.transformer import (
@@ -75,7 +76,9 @@ class TransformerLanguageConfig(CausalTransformerConfig):
     """A stack of causal self-attention and feed-forward blocks."""
 
 
-NetworkConfig = Annotated[RecurrentLanguageConfig | TransformerLanguageConfig, Field(discriminator="kind")]
+NetworkConfig = Annotated[
+    RecurrentLanguageConfig | TransformerLanguageConfig | NgramLanguageConfig, Field(discriminator="kind")
+]
 
 
 class LanguageModelConfig(Config):
@@ -99,6 +102,11 @@ class LanguageModelConfig(Config):
                 "set model.tie = false"
             )
         is_recurrent = isinstance(self.network, RecurrentLanguageConfig)
+        if isinstance(self.network, NgramLanguageConfig) and self.output != FullOutputConfig():
+            raise ValueError(
+                f"output.kind = {self.output.kind!r} is not used with network.kind = 'ngram', which has no output layer to "
+                "train; leave it out"
+            )
         refuse_unused(self, {"spread": (is_recurrent, "network.kind = 'recurrent'")}, info)
         return self
 
@@ -106,7 +114,7 @@ class LanguageModelConfig(Config):
 class Read(NamedTuple):
     """The output of a language model's network for T tokens."""
 
-    hidden: Tensor  # [N,T,E], the input of the output layer
+    hidden: Tensor  # [N,T,E], the input of the output layer; of an n-gram model, histories of ids [N,T,H]
     penalties: Tensor | None = None  # [N,T], in training: weighted penalties to add to each token's loss
 
 
@@ -251,15 +259,17 @@ class TransformerNetwork(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """A language model: a recurrent or Transformer network, with its output layer."""
+    """A language model: a recurrent or Transformer network with its output layer, or histories with their tables."""
 
     def __init__(self, config: LanguageModelConfig, *, vocabulary_size: int) -> None:
         super().__init__()
         self.network = build_network(config.network, vocabulary_size=vocabulary_size)
-        self.output: OutputLayer = build_output(
-            config.output, vocabulary_size=vocabulary_size, width=self.network.width
-        )
         self.vocabulary_size = vocabulary_size
+        self.output: OutputLayer
+        if isinstance(self.network, NgramNetwork):
+            self.output = NgramOutput(order=1 + self.network.width, vocabulary_size=vocabulary_size)
+            return
+        self.output = build_output(config.output, vocabulary_size=vocabulary_size, width=self.network.width)
         if config.spread is not None:
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -config.spread, config.spread)
@@ -271,8 +281,8 @@ class LanguageModel(nn.Module):
 
     @property
     def carries(self) -> bool:
-        """Whether the state is carried from batch to batch of running text: in recurrent networks only."""
-        return isinstance(self.network, RecurrentNetwork)
+        """Whether the state is carried from batch to batch of running text: not in Transformers."""
+        return not isinstance(self.network, TransformerNetwork)
 
     def start(self, rows: int) -> Any:
         """The state before any token."""
@@ -280,6 +290,9 @@ class LanguageModel(nn.Module):
 
     def read(self, tokens: Tensor, state: Any) -> tuple[Read, Any]:
         """The network's outputs for tokens [N,T], and the state after them."""
+        if isinstance(self.network, NgramNetwork):
+            histories, state = self.network(tokens, state)
+            return Read(histories), state
         read: Read
         read, state = self.network(tokens, state)
         return read, state
@@ -301,12 +314,16 @@ class LanguageModel(nn.Module):
         return self.output.total_loss(hidden, targets, smoothing=smoothing, ignored=ignored)
 
 
-def build_network(config: NetworkConfig, *, vocabulary_size: int) -> RecurrentNetwork | TransformerNetwork:
+def build_network(
+    config: NetworkConfig, *, vocabulary_size: int
+) -> RecurrentNetwork | TransformerNetwork | NgramNetwork:
     """The network a config describes."""
     match config:
         case RecurrentLanguageConfig():
             return RecurrentNetwork(config, vocabulary_size=vocabulary_size)
         case TransformerLanguageConfig():
             return TransformerNetwork(config, vocabulary_size=vocabulary_size)
+        case NgramLanguageConfig():
+            return NgramNetwork(config, vocabulary_size=vocabulary_size)
         case _:
             assert_never(config)

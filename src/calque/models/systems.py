@@ -16,6 +16,7 @@ from calque.models.images import GridConfig, PatchesConfig
 from calque.models.language_model import LanguageModelConfig, RecurrentLanguageConfig, TransformerLanguageConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
+from calque.models.ngram import NgramLanguageConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.tagger import TaggerConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
@@ -222,6 +223,11 @@ LANGUAGE_MODELS: dict[str, System] = {
         ),
         "a language model: AWD-LSTM, 3 layers of 1,150, 1,150 and 400, DropConnect, tied weights",
         "Merity et al. 2018, §2-5",
+    ),
+    "kneser-ney": System(
+        LanguageModelConfig(network=NgramLanguageConfig(order=5)),
+        "a language model: 5-grams with modified Kneser-Ney smoothing, counted, not trained",
+        "Chen and Goodman 1998, §3",
     ),
 }
 

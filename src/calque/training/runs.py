@@ -23,6 +23,7 @@ CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
 FORMAT = 1
 INTERVAL = "checkpoint_every"
 NOTES = "notes"
+ESTIMATED = "estimated"  # in run.json: the model is estimated in one step, without checkpoints
 
 
 def new_run_folder(folder: Path | None) -> Path:
@@ -127,6 +128,11 @@ def _recorded_metric(values: object) -> Metric:
             return Metric(better, chance)
         case _:
             return Metric("higher")
+
+
+def is_estimated(folder: Path) -> bool:
+    """Whether the model of a run is estimated from counts instead of trained step by step."""
+    return (_read_record(folder) or {}).get(ESTIMATED) is True
 
 
 def checkpoint_interval(folder: Path) -> int | None:

@@ -30,17 +30,17 @@ def _over(name: str, table: Sequence[Verb], rule_of: Callable[[str], Rule[NounPh
 
 handling = _over("handling", verbs.ACTIONS, phrases.thing)
 handling_brief = _over("handling briefly", verbs.ACTIONS, phrases.brief_thing)
-handling_denied = _over("handling denied", verbs.ACTIONS, phrases.denied_thing)
+negated_handling = _over("handling denied", verbs.ACTIONS, phrases.denied_thing)
 handling_habit = _over("handling as a habit", verbs.ACTIONS, phrases.habitual_thing)
 handling_general = _over("handling in general", verbs.ACTIONS, phrases.bare_thing)
 happening = _over("happening", verbs.EVENTS, phrases.thing)
-happening_denied = _over("happening denied", verbs.EVENTS, phrases.denied_thing)
+negated_happening = _over("happening denied", verbs.EVENTS, phrases.denied_thing)
 wearing = choose(
     "wearing",
     (75, _over("wearing a thing", (verbs.WEAR_CLOTHES, verbs.WEAR_ACCESSORY), phrases.thing)),
     (25, build("wearing a pair", partial(Action, verbs.WEAR_CLOTHES), phrases.pairs)),
 )
-wearing_denied = choose(
+negated_wearing = choose(
     "wearing denied",
     (75, _over("not wearing a thing", (verbs.WEAR_CLOTHES, verbs.WEAR_ACCESSORY), phrases.denied_thing)),
     (
@@ -51,7 +51,7 @@ wearing_denied = choose(
     ),
 )
 needing = _over("needing", verbs.NEEDS, phrases.thing)
-needing_denied = _over("needing denied", verbs.NEEDS, phrases.denied_thing)
+negated_needing = _over("needing denied", verbs.NEEDS, phrases.denied_thing)
 taste = _over("taste", verbs.TASTES, phrases.bare_thing)
 speaking = _over("speaking", verbs.LANGUAGE_VERBS, phrases.bare_thing)
 disposal = choose(

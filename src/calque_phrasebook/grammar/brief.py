@@ -41,25 +41,25 @@ _today_rain = build(
 _mood = choose(
     "brief mood",
     (60, tenses.state(_subject, states.plain_mood)),
-    (40, tenses.state_denied(_subject, states.plain_mood)),
+    (40, tenses.negated_state(_subject, states.plain_mood)),
 )
 _character = choose(
     "brief character",
     (70, tenses.state(_subject, states.plain_character)),
-    (30, tenses.state_denied(_subject, states.plain_character)),
+    (30, tenses.negated_state(_subject, states.plain_character)),
 )
 _need = choose(
     "brief need",
     (65, tenses.state(_subject, actions.needing)),
-    (35, tenses.state_denied(_subject, actions.needing_denied)),
+    (35, tenses.negated_state(_subject, actions.negated_needing)),
 )
 _taste = choose(
-    "brief taste", (60, tenses.state(_subject, actions.taste)), (40, tenses.state_denied(_subject, actions.taste))
+    "brief taste", (60, tenses.state(_subject, actions.taste)), (40, tenses.negated_state(_subject, actions.taste))
 )
 _resource = choose(
     "brief resource",
     (40, tenses.state(_subject, actions.resource)),
-    (60, tenses.state_denied(_subject, actions.resource)),
+    (60, tenses.negated_state(_subject, actions.resource)),
 )
 _simple = choose(
     "simple action", (50, actions.handling_brief), (20, actions.activity), (15, actions.going), (15, actions.travelling)

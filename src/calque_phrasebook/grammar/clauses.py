@@ -14,35 +14,35 @@ _others, _anyone = phrases.others, phrases.anyone
 handling = choose(
     "handling things",
     (20, tenses.past(_anyone, actions.handling)),
-    (7, tenses.past_denied(_anyone, actions.handling_denied)),
+    (7, tenses.negated_past(_anyone, actions.negated_handling)),
     (10, tenses.future(_anyone, actions.handling)),
-    (3, tenses.future_denied(_anyone, actions.handling_denied)),
+    (3, tenses.negated_future(_anyone, actions.negated_handling)),
     (31, tenses.habit(_others, actions.handling_habit)),
     (5, tenses.never(_others, actions.handling_general)),
     (26, tenses.ongoing(_others, actions.handling)),
     (10, tenses.modal(_anyone, actions.handling)),
-    (5, tenses.modal_denied(_anyone, actions.handling_denied)),
+    (5, tenses.negated_modal(_anyone, actions.negated_handling)),
 )
 happening = choose(
     "happenings",
     (75, tenses.past(_anyone, actions.happening)),
-    (25, tenses.past_denied(_anyone, actions.happening_denied)),
+    (25, tenses.negated_past(_anyone, actions.negated_happening)),
 )
 consuming = choose(
     "consumption",
     (24, tenses.past(_anyone, actions.consuming)),
-    (9, tenses.past_denied(_anyone, actions.consuming_general)),
+    (9, tenses.negated_past(_anyone, actions.consuming_general)),
     (12, tenses.future(_anyone, actions.consuming)),
     (16, tenses.habit(_others, actions.consuming)),
     (9, tenses.never(_others, actions.consuming_general)),
     (12, tenses.ongoing(_others, actions.consuming)),
     (12, tenses.modal(_anyone, actions.consuming)),
-    (6, tenses.modal_denied(_anyone, actions.consuming_general)),
+    (6, tenses.negated_modal(_anyone, actions.consuming_general)),
 )
 wearing = choose(
     "dress",
     (30, tenses.past(_anyone, actions.wearing)),
-    (10, tenses.past_denied(_anyone, actions.wearing_denied)),
+    (10, tenses.negated_past(_anyone, actions.negated_wearing)),
     (20, tenses.future(_anyone, actions.wearing)),
     (20, tenses.habit(_others, actions.wearing)),
     (20, tenses.modal(_anyone, actions.wearing)),
@@ -74,12 +74,12 @@ def _people(subject: tenses.SubjectRule, present: tenses.SubjectRule, action: te
     return choose(
         "dealing with people",
         (26, tenses.past(subject, action)),
-        (8, tenses.past_denied(subject, action)),
+        (8, tenses.negated_past(subject, action)),
         (14, tenses.future(subject, action)),
-        (5, tenses.future_denied(subject, action)),
+        (5, tenses.negated_future(subject, action)),
         (34, tenses.habit(present, action)),
         (12, tenses.modal(subject, action)),
-        (5, tenses.modal_denied(subject, action)),
+        (5, tenses.negated_modal(subject, action)),
     )
 
 
@@ -112,24 +112,24 @@ _regular_date = word("regular date", times.of_kind("date", times.REGULAR))
 doing = choose(
     "activities",
     (24, tenses.past(_anyone, actions.doing, time=_past_date)),
-    (7, tenses.past_denied(_anyone, actions.doing, time=_past_date)),
+    (7, tenses.negated_past(_anyone, actions.doing, time=_past_date)),
     (13, tenses.future(_anyone, actions.doing, time=_future_date)),
-    (5, tenses.future_denied(_anyone, actions.doing)),
+    (5, tenses.negated_future(_anyone, actions.doing)),
     (36, tenses.habit(_others, actions.doing, time=_regular_date)),
     (30, tenses.ongoing(_others, actions.activity_seen)),
     (12, tenses.modal(_anyone, actions.doing)),
-    (6, tenses.modal_denied(_anyone, actions.doing)),
+    (6, tenses.negated_modal(_anyone, actions.doing)),
 )
 trip = choose(
     "trips",
     (30, tenses.past(_anyone, actions.trip)),
-    (8, tenses.past_denied(_anyone, actions.journey)),
+    (8, tenses.negated_past(_anyone, actions.journey)),
     (18, tenses.future(_anyone, actions.trip)),
-    (5, tenses.future_denied(_anyone, actions.journey)),
+    (5, tenses.negated_future(_anyone, actions.journey)),
     (12, tenses.habit(_others, actions.local)),
     (12, build("frequent habit", tenses.frequent, _others, actions.journey, tenses.frequency)),
     (15, tenses.modal(_anyone, actions.trip)),
-    (5, tenses.modal_denied(_anyone, actions.journey)),
+    (5, tenses.negated_modal(_anyone, actions.journey)),
 )
 everyday = choose(
     "everyday of the speaker",
@@ -145,7 +145,7 @@ lasting = choose(
 skill = choose(
     "skills",
     (42, tenses.state(_others, actions.skill)),
-    (18, tenses.state_denied(_others, actions.skill)),
+    (18, tenses.negated_state(_others, actions.skill)),
     (40, tenses.past(_anyone, actions.skill)),
 )
 

@@ -255,13 +255,13 @@ _some_modal = word("modal", verbs.MODALS)
 _placeless = choose("placeless", (50, actions.activity), (50, actions.handling))
 _doable = choose("doable", (35, actions.handling), (20, actions.doing), (25, actions.journey), (20, actions.disposal))
 where = build("where", partial(_asking_modal, asked="place"), _asked_person, _placeless, _some_modal)
-whither = build("where to", _whither, _asked_person, _past_time)
+toward = build("where to", _whither, _asked_person, _past_time)
 when = choose(
     "when",
     (50, build("when will", partial(_asking_future, asked="time"), _asked_person, _doable)),
     (50, build("when may", partial(_asking_modal, asked="time"), _asked_person, _doable, _some_modal)),
 )
-_undone = choose("undone", (50, actions.handling_denied), (25, actions.journey), (25, actions.doing))
+_undone = choose("undone", (50, actions.negated_handling), (25, actions.journey), (25, actions.doing))
 why = choose(
     "why",
     (50, build("why want", partial(_asking_modal, asked="reason"), _asked_person, _doable, _some_modal)),
@@ -289,7 +289,7 @@ question: Rule[Sentence] = choose(
     (12, what),
     (5, which),
     (6, where),
-    (1, whither),
+    (1, toward),
     (9, when),
     (10, why),
     (4, how),

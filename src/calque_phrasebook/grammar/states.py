@@ -55,7 +55,7 @@ _present = word("present time", times.PRESENT)
 mood = choose(
     "moods of people",
     (24, tenses.state(_anyone, _mood)),
-    (12, tenses.state_denied(_anyone, plain_mood)),
+    (12, tenses.negated_state(_anyone, plain_mood)),
     (
         20,
         build(
@@ -80,7 +80,9 @@ mood = choose(
     ),
 )
 character = choose(
-    "characters of people", (70, tenses.state(_anyone, _character)), (30, tenses.state_denied(_anyone, plain_character))
+    "characters of people",
+    (70, tenses.state(_anyone, _character)),
+    (30, tenses.negated_state(_anyone, plain_character)),
 )
 
 
@@ -90,7 +92,7 @@ def _thing_quality(kind: str) -> tuple[float, Rule[Clause]]:
     graded = _graded(tuple(adjective for adjective in qualities if not adjective.colour))
     plain = build("plain quality", Quality, word("shades", qualities))
     thing = phrases.single_thing(kind) if kind == "opening" else phrases.topical_thing(kind)
-    options = [(60.0, tenses.state(thing, graded)), (25.0, tenses.state_denied(thing, plain))]
+    options = [(60.0, tenses.state(thing, graded)), (25.0, tenses.negated_state(thing, plain))]
     if colours:
         options.append((15.0, tenses.state(thing, build("colour", Quality, word("colours", colours)))))
     return max(3.0, float(len(nouns.CLASSES[kind])) ** 0.5), choose("quality of things", *options)
@@ -131,7 +133,7 @@ def _comparison(
         "comparisons",
         (60, tenses.state(subject, more)),
         (25, tenses.state(subject, same)),
-        (15, tenses.state_denied(subject, same)),
+        (15, tenses.negated_state(subject, same)),
     )
 
 
@@ -155,24 +157,24 @@ _profession = build("profession", Occupation, word("professions", people.PROFESS
 occupation = choose(
     "occupations",
     (30, tenses.state(phrases.other_person, _profession)),
-    (14, tenses.state_denied(phrases.other_person, _profession)),
+    (14, tenses.negated_state(phrases.other_person, _profession)),
     (40, tenses.state(phrases.female_person, _profession)),
-    (16, tenses.state_denied(phrases.female_person, _profession)),
+    (16, tenses.negated_state(phrases.female_person, _profession)),
 )
 needing = choose(
-    "needs", (70, tenses.state(_anyone, actions.needing)), (30, tenses.state_denied(_anyone, actions.needing_denied))
+    "needs", (70, tenses.state(_anyone, actions.needing)), (30, tenses.negated_state(_anyone, actions.negated_needing))
 )
-taste = choose("tastes", (70, tenses.state(_anyone, actions.taste)), (30, tenses.state_denied(_anyone, actions.taste)))
+taste = choose("tastes", (70, tenses.state(_anyone, actions.taste)), (30, tenses.negated_state(_anyone, actions.taste)))
 resource = choose(
-    "resources", (60, tenses.state(_anyone, actions.resource)), (40, tenses.state_denied(_anyone, actions.resource))
+    "resources", (60, tenses.state(_anyone, actions.resource)), (40, tenses.negated_state(_anyone, actions.resource))
 )
 enjoying = choose(
-    "pleasures", (70, tenses.state(_others, actions.enjoying)), (30, tenses.state_denied(_others, actions.enjoying))
+    "pleasures", (70, tenses.state(_others, actions.enjoying)), (30, tenses.negated_state(_others, actions.enjoying))
 )
 
 
 def _feelings(subject: tenses.SubjectRule, action: tenses.ActionRule) -> Rule[Clause]:
-    return choose("feelings", (70, tenses.state(subject, action)), (30, tenses.state_denied(subject, action)))
+    return choose("feelings", (70, tenses.state(subject, action)), (30, tenses.negated_state(subject, action)))
 
 
 feeling = choose(
@@ -183,7 +185,7 @@ feeling = choose(
 living = choose(
     "homes",
     (50, tenses.state(_anyone, actions.living)),
-    (20, tenses.state_denied(_anyone, actions.living)),
+    (20, tenses.negated_state(_anyone, actions.living)),
     (45, tenses.state(_anyone, actions.origin)),
 )
 _whereabouts = build("whereabouts", Located, word("whereabouts places", (*places.PLACES, *places.CITIES, places.HOME)))
@@ -211,7 +213,7 @@ located = choose(
             tenses.perhaps_fronted,
         ),
     ),
-    (20, tenses.state_denied(_anyone, _whereabouts)),
+    (20, tenses.negated_state(_anyone, _whereabouts)),
 )
 _movable = ("belonging", "print", "gift", "tableware", "animal", "accessory")
 _thing_there = choose("thing somewhere", *((len(nouns.CLASSES[kind]), phrases.single_thing(kind)) for kind in _movable))

@@ -66,7 +66,7 @@ def past(
     return build("past", partial(timed, tense="past", negative=False), subject, action, time, fronting)
 
 
-def past_denied(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = past_time) -> Rule[Clause]:
+def negated_past(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = past_time) -> Rule[Clause]:
     """Returns the rule of negated clauses about past actions: she did not buy this car yesterday."""
     return build("past denied", partial(timed, tense="past", negative=True), subject, action, time, in_place)
 
@@ -82,7 +82,7 @@ def future(
     return build("future", partial(timed, tense="future", negative=False), subject, action, time, fronting)
 
 
-def future_denied(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
+def negated_future(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
     """Returns the grammar rule for negated clauses about the future: she will not swim tomorrow."""
     return build("future denied", partial(timed, tense="future", negative=True), subject, action, future_time, in_place)
 
@@ -115,7 +115,7 @@ def modal(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
     )
 
 
-def modal_denied(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
+def negated_modal(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
     """Returns the rule of negated clauses with a modal verb (cannot, may not, does not want to)."""
     return build("modal denied", partial(modally, negative=True), subject, action, _deniable)
 
@@ -125,6 +125,6 @@ def state(subject: SubjectRule, predicate: Rule[Predicate] | ActionRule) -> Rule
     return build("state", Clause, subject, predicate)
 
 
-def state_denied(subject: SubjectRule, predicate: Rule[Predicate] | ActionRule) -> Rule[Clause]:
+def negated_state(subject: SubjectRule, predicate: Rule[Predicate] | ActionRule) -> Rule[Clause]:
     """Returns the rule of negated clauses about a present state."""
     return build("state denied", partial(Clause, negative=True), subject, predicate)

@@ -326,7 +326,7 @@ def _rest(action: Action, *, at: Part) -> list[Word]:
         words += _noun_phrase(action.object, at=at / "object", position=1)
     words += spell(" ".join(verb.english_particle), *_says(verb, at=at / "verb"))
     if action.goal:
-        words += en.whither(action.goal, at=at / "goal")
+        words += en.toward(action.goal, at=at / "goal")
     words += en.fixed(action.manner, at=at / "manner")
     if action.companion:
         words += spell("with", at / "companion" / "preposition")

@@ -88,7 +88,7 @@ def where(place: Place | Spot, *, at: Part) -> list[Word]:
     return [*spell(place.english_at, at / "preposition"), *named(place, at=at)]
 
 
-def whither(place: Place | Spot, *, at: Part) -> list[Word]:
+def toward(place: Place | Spot, *, at: Part) -> list[Word]:
     """Returns the phrase for the destination of a movement: to the park, home, on the table."""
     if isinstance(place, Spot):
         return where(place, at=at)

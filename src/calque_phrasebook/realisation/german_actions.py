@@ -40,7 +40,7 @@ def fields(
         *_circumstances(action, at=at),
         *objects.new,
         *de.fixed(action.manner, at=at / "manner"),
-        *(de.whither(action.goal, at=at / "goal") if action.goal else []),
+        *(de.toward(action.goal, at=at / "goal") if action.goal else []),
     ]
     closing = spell(" ".join(action.verb.german_complement), at / "verb" / "complement")
     extra = _purpose(action.purpose, at=at / "purpose") if action.purpose else []

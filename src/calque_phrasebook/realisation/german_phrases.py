@@ -155,7 +155,7 @@ def where(place: Place | Spot, *, at: Part) -> list[Word]:
     return _place(place, place.german_at, case="dative", at=at)
 
 
-def whither(place: Place | Spot, *, at: Part) -> list[Word]:
+def toward(place: Place | Spot, *, at: Part) -> list[Word]:
     """Returns the place where something goes: in den Park, auf den Tisch, nach Berlin."""
     if isinstance(place, Spot):
         return _spot(place, case="accusative", at=at)

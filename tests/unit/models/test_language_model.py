@@ -28,6 +28,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "relative": {**TRANSFORMER, "positions": "relative"},
     "ssru": {**TRANSFORMER, "mixer": "ssru"},
     "average": {**TRANSFORMER, "mixer": "average"},
+    "ngram": {"kind": "ngram", "order": 4},
 }
 
 

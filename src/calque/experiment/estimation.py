@@ -1,0 +1,129 @@
+"""Runs of models that are estimated from counts of the corpus, such as n-gram models, not trained step by step.
+
+Such a run has a single step: estimate, validate, save. It has no checkpoints. If it is stopped, resuming it starts the
+estimation again, which ends with the same bytes.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from calque.config import Values, override
+from calque.data.prepare import Prepared
+from calque.errors import ConfigError, Interrupted, shell_path
+from calque.experiment.assembly import Assembly, Estimator, Watch
+from calque.tasks.interfaces import Judgement, Selection, StoppedError
+from calque.training.distributed import Ranks
+from calque.training.interrupt import stop_request
+from calque.training.job import Summary
+from calque.training.journal import read_journal
+from calque.training.records import Records, Sizes
+from calque.training.reporting import Reporter
+from calque.training.settings import TrainingConfig
+
+STEP = 1
+USED = ("batch", "device", "metric", "precision", "samples", "threads", "tensorboard", "tie_breaker")
+"""The training settings that such a run uses: those of validation and of the machine."""
+
+
+class Estimation(NamedTuple):
+    """Everything that a run of an estimated model needs."""
+
+    assembly: Assembly
+    estimator: Estimator
+    prepared: Prepared
+    training: TrainingConfig
+    folder: Path
+    reporter: Reporter
+
+    def selection(self) -> Selection:
+        """The rule that selects models, of which there is only one here; `calque runs` shows its metric."""
+        metrics, metric = self.assembly.metrics, self.training.metric
+        return Selection(metric, self.training.tie_breaker, metrics)
+
+
+def refuse_unused_training(values: Values) -> None:
+    """Raises a ConfigError for training settings that have no effect if a model is estimated."""
+    training = values.get("training", {})
+    unused = sorted(set(training) - set(USED)) if isinstance(training, dict) else []
+    if unused:
+        listed = ", ".join(f"training.{name}" for name in unused)
+        raise ConfigError(
+            f"{listed}: no effect on this model, which is estimated from counts and not trained step by step; leave "
+            "it out"
+        )
+
+
+def complete_estimation(values: Values) -> Values:
+    """`values` with the training settings that an estimated model leaves open."""
+    threads = values.get("training", {}).get("threads") or torch.get_num_threads()
+    settings = {"steps": STEP, "validate_every": STEP, "checkpoint_every": STEP, "device": "cpu", "threads": threads}
+    return override(values, [f"training.{key}={value}" for key, value in settings.items()])
+
+
+def refuse_ranks(ranks: Ranks) -> None:
+    """Raises a ConfigError if several processes are to estimate one model."""
+    if ranks.count > 1:
+        raise ConfigError("this model is estimated by one process; start it without torchrun")
+
+
+def run_estimation(estimation: Estimation) -> Summary:
+    """Estimates, validates and saves a model; a stop request raises Interrupted."""
+    started, reporter, folder = time.monotonic(), estimation.reporter, estimation.folder
+    metric, metrics = estimation.training.metric, estimation.assembly.metrics
+    finished = _finished(folder)
+    if finished is not None:
+        reporter.say("this run is finished: its model is estimated")
+        return Summary(STEP, STEP, None, finished[metric], False, 0, time.monotonic() - started)
+    with (
+        Records(folder, tensorboard=estimation.training.tensorboard) as records,
+        records.deletion_reported(),
+        stop_request(lambda: reporter.say("stopping")) as stop_requested,
+    ):
+        records.cut(Sizes(), step=0)
+        try:
+            model, judgement = _estimate_and_judge(estimation, stop_requested)
+        except StoppedError:
+            reporter.note("stopped")
+            command = f"calque train --resume {shell_path(folder)}"
+            raise Interrupted(f"stopped; the prepared data is kept; estimate the model with: {command}") from None
+        records.refuse_deleted()
+        estimation.assembly.save_model(estimation.prepared, parameters=table_size(model))(
+            folder / "model", model, judgement
+        )
+        records.add({"kind": "valid", "step": STEP, **judgement.values, "best": 1})
+        records.add_samples(STEP, judgement.samples[: estimation.training.samples])
+        records.sync()
+    reporter.say(judgement.summary)
+    value = metrics[metric].value(estimation.selection().worth(judgement.values))
+    return Summary(STEP, STEP, judgement, value, False, 0, time.monotonic() - started)
+
+
+def table_size(model: nn.Module) -> int:
+    """The number of values in a model's parameters and tables."""
+    return sum(tensor.numel() for tensor in model.state_dict().values())
+
+
+def _estimate_and_judge(estimation: Estimation, stop_requested: Callable[[], bool]) -> tuple[nn.Module, Judgement]:
+    def check_stop() -> None:
+        if stop_requested():
+            raise StoppedError
+
+    prepared, reporter = estimation.prepared, estimation.reporter
+    model = estimation.estimator(prepared, Watch(reporter.say, check_stop)).eval()
+    check_stop()
+    reporter.say(f"model: {table_size(model):,} values in its tables; validating")
+    judge = estimation.assembly.judge(model, prepared, ranks=1)
+    return model, judge(model, parts=1, stop=stop_requested)
+
+
+def _finished(folder: Path) -> dict[str, float] | None:
+    """The values of the run's validation, if its model was saved."""
+    if not (folder / "model").is_dir():
+        return None
+    lines = read_journal(folder / "metrics.jsonl", counts=("step",))
+    return next((line for line in lines if line["kind"] == "valid"), None)
