@@ -113,6 +113,27 @@ def test_mistakes_are_told(run, files, command: Command, tmp_path) -> None:
     assert answer.code == 2 and "captioner" in answer.err
 
 
+def test_an_image_is_inspected(run, files, command: Command, tmp_path) -> None:
+    answer = command("inspect", run, "--image", files[0], "beam=3")
+    assert answer.code == 0, answer.err
+    assert f"image        {files[0]}" in answer.out and "attends to (row, column)" in answer.out
+    for name in ("view.json", "view.html", "view.png"):
+        assert command("inspect", run, "--image", files[0], "--output", tmp_path / name).code == 0
+    values = json.loads((tmp_path / "view.json").read_text())
+    assert values["task"] == "captioning" and len(values["sentences"][0]["candidates"]) == 5
+    assert "data:image/png" in (tmp_path / "view.html").read_text()
+    both = command("inspect", run, "--image", files[0], "--image", files[1], "--output", tmp_path / "two.html")
+    assert both.code == 0, both.err
+    for arguments, problem in (
+        (("--image", files[0], "a sentence"), "give --image, or sentences, not both"),
+        (("--image", tmp_path / "none.png"), "none.png: no such file"),
+        (("--image", files[0], "--prefix", "a"), "for translation models only"),
+        (("--image", files[0], "--picture", "beam", "--output", tmp_path / "a.png"), "--picture"),
+    ):
+        answer = command("inspect", run, *arguments)
+        assert answer.code == 2 and problem in answer.err, (arguments, answer.err)
+
+
 def test_evaluation_scores_captions_and_attention(run, folder, command: Command, tmp_path) -> None:
     manifest = folder / "valid" / "manifest.jsonl"
     output = tmp_path / "captions.txt"

@@ -13,6 +13,7 @@ import pytest
 from calque.config import Values
 from calque.errors import Interrupted
 from calque.experiment import running
+from tests.captioned import COLOURS, picture, write_images
 from tests.conftest import Answer, toy_corpus, without_plots
 from tests.promises.subjects import SUBJECTS
 from tests.tagged import write_columns, write_conllu
@@ -29,6 +30,7 @@ PAGES = (
     "corpora.md",
     "character_level.md",
     "alignment.md",
+    "captioning.md",
 )
 
 
@@ -90,7 +92,11 @@ def test_alignment_from_python_works_as_written() -> None:
 
 @pytest.mark.parametrize(
     ("page", "run", "subject"),
-    [("language_models.md", "english", "language model of lines"), ("tagging.md", "upos", "tagging")],
+    [
+        ("language_models.md", "english", "language model of lines"),
+        ("tagging.md", "upos", "tagging"),
+        ("captioning.md", "scenes", "captioning"),
+    ],
 )
 def test_python_of_the_other_tasks_works_as_written(
     page: str, run: str, subject: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
@@ -99,11 +105,13 @@ def test_python_of_the_other_tasks_works_as_written(
     (tmp_path / "runs").mkdir()
     with without_plots():
         SUBJECTS[subject].train(tmp_path / "runs" / run, *NO_COLUMNS[subject], "training.steps=2")
+    for number, name in enumerate(("one.png", "two.jpg")):
+        picture(list(COLOURS)[number], "top left").save(tmp_path / name)
     exec(_example(page), {})
     assert capsys.readouterr().out
 
 
-NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",)}
+NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "captioning": ()}
 
 
 def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
@@ -166,6 +174,9 @@ def test_a_run_can_begin(
             path.write_text(
                 _table(lines, option, columns=list(columns.values()), delimiter=delimiter), encoding="utf-8"
             )
+        if option in ("--images", "--valid-images"):
+            manifest = write_images(path.parent, images=9)
+            manifest.rename(path)
         if option in ("--conll", "--valid-conll"):
             (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
 

@@ -2,17 +2,23 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from playwright.sync_api import expect
 
 from calque.engine import Sentence
+from calque.inspection.captioning import caption_values, inspect_caption
 from calque.inspection.document import as_base64, as_lists, inspection_document, model_summary
 from calque.inspection.language_model import inspect_text
 from calque.inspection.tagging import inspect_tagging
 from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
+from tests.captioned import picture
 from tests.unit.engine.test_text_generator import BEAM
 from tests.unit.engine.test_text_generator import build as build_generator
+from tests.unit.inspection.test_captioning import SEARCH as CAPTION_SEARCH
+from tests.unit.inspection.test_captioning import build as build_captioner
 from tests.unit.inspection.test_tagging import build as build_tagger
 from tests.web.documents import Document
 from tests.web.test_inspection import AXE, Open, minus, show
@@ -37,6 +43,15 @@ def tagging_page(head: str, encoder: str, *, weights: Callable[..., object] = as
     return inspection_document([values], task="tagging", models=[tagger_summary(tagger, name="runs/chunks")])
 
 
+def captioning_page(decoder: str) -> Document:
+    captioner = build_captioner(decoder)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"{HOSTILE.replace('/', ' ')}.png"
+        picture("red", "top left").save(path)
+        values = caption_values(inspect_caption(captioner, path, search=CAPTION_SEARCH), weights=as_base64)
+    return inspection_document([values], task="captioning", models=[model_summary(captioner, name="runs/scenes")])
+
+
 PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
     "lstm": (lambda: text_page("lstm"), {"summary", "steps", "saliency", "continuation", "beam"}),
     "transformer": (lambda: text_page("transformer"), {"summary", "steps", "attention", "continuation", "beam"}),
@@ -48,6 +63,8 @@ PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
         lambda: tagging_page("softmax", "transformer", weights=as_lists),
         {"summary", "marginals", "emissions", "attention"},
     ),
+    "captions": (lambda: captioning_page("soft"), {"summary", "attention", "steps"}),
+    "captions without attention": (lambda: captioning_page("recurrent"), {"summary", "steps"}),
 }
 
 
@@ -64,7 +81,10 @@ def test_every_view_is_drawn_in_both_languages(open_page: Open, axe: str, name: 
         for tab in sorted(tabs):
             assert show(page, tab)
             texts[tab, language] = page.locator(f".panel-{tab}").inner_text()
-            assert re.search(r"\b(tab|text|tagging|summary|attention|steps)\.[a-z]", texts[tab, language]) is None
+            assert (
+                re.search(r"\b(tab|text|tagging|captioning|summary|attention|steps)\.[a-z]", texts[tab, language])
+                is None
+            )
             assert page.evaluate(AXE) == []
     assert all(texts[tab, "en"] != texts[tab, "zh"] for tab in tabs)
 
@@ -103,6 +123,19 @@ def test_the_page_of_a_tagger_shows_the_documents_numbers(open_page: Open) -> No
         start = document["model"]["transitions"]["start"]
         expected = [*start, 0.0] if values is None else values[0]
         expect(cells).to_have_text([minus(value) for value in expected])
+
+
+def test_the_page_of_a_caption_has_a_picture_per_word(open_page: Open) -> None:
+    document = captioning_page("soft")
+    (image,) = document["sentences"]
+    page = open_page(document).page
+    expect(page.locator(".panel-summary")).to_contain_text(minus(image["log_prob"]))
+    show(page, "attention")
+    pictures = page.locator(".panel-attention img")
+    words = [word["word"] for word in image["attention"]["words"]]
+    expect(pictures).to_have_count(len(words) + 1)
+    assert page.locator(".panel-attention figcaption").all_inner_texts()[1:] == words
+    assert all(pictures.nth(place).evaluate("one => one.naturalWidth") == 12 for place in range(len(words) + 1))
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -19,7 +19,7 @@ from calque.commands.options import (
     model_argument,
     model_option,
 )
-from calque.errors import ConfigError, shell_path
+from calque.errors import ConfigError
 
 if TYPE_CHECKING:
     from calque.commands.inspect_tasks import Shown
@@ -48,6 +48,9 @@ def inspect(
         typer.Option(
             metavar="TEXT", help="A translation to inspect instead of the model's own; with --source, a file."
         ),
+    ] = None,
+    images: Annotated[
+        list[Path] | None, file_option("--image", help="Captioners: an image to inspect; repeat it for several.")
     ] = None,
     limit: Annotated[int, count_option(help="With --source: inspect the first N sentences.")] = LIMIT,
     others: Annotated[
@@ -139,6 +142,8 @@ def inspect(
         calque inspect runs/english "The weather" --continuation 10
 
         calque inspect runs/upos "Time flies" --output labels.svg --picture marginals
+
+        calque inspect runs/captions --image photo.jpg --output photo.html
     """
     from calque.commands.inspect_tasks import TASKS
     from calque.commands.output import refuse_output
@@ -153,6 +158,7 @@ def inspect(
             "--saliency": saliency,
         }
         other_options |= {"--states": states, "--index": index, "--continuation": continuation, "a sentence": texts}
+        other_options |= {"--image": images}
         if idle := _given(other_options):
             raise ConfigError(f"--gradients measures a corpus and cannot be combined with {', '.join(idle)}")
         write_gradient_flow(model, source, target, format=format, output=output, sentences=limit, device=device)
@@ -170,19 +176,24 @@ def inspect(
             "with --target there is no search that --prefix or --forbid-word could constrain; leave out either"
         )
     sentences, settings = split_settings(texts or [])
-    questions = [] if index else questions_of(sentences, source=source, target=target, limit=limit)
+    if images and (sentences or source is not None):
+        raise ConfigError("give --image, or sentences, not both")
+    questions = [Question(str(path)) for path in images or ()]
+    if not index and not questions:
+        questions = questions_of(sentences, source=source, target=target, limit=limit)
     paths = [model, *(others or ())]
     if len(set(paths)) < len(paths):
         raise ConfigError("--with names the same model again; name another one")
     _refuse_picture(picture, written=written, states=states, views=len(questions) * len(paths))
     refuse_output(output, source)
     models = _load(paths, device=device, precision=precision)
-    if type(models[str(model)]) not in TASKS:
-        raise ConfigError(
-            f"{model}: is a captioner, which reads images; `calque caption {shell_path(model)} IMAGE "
-            "--attention FOLDER` shows where each word of its caption attends"
-        )
     shown = TASKS[type(models[str(model)])]
+    if (shown.task == "captioning") != bool(images):
+        raise ConfigError(
+            f"{model}: is a captioner, which reads images: give --image FILE instead of sentences"
+            if not images
+            else f"--image: for captioners only; this model is for {shown.task}"
+        )
     if shown.task == "tagging" and source is not None:
         questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
     options = {"--target": target, **what_if_options, "--states": states, "--index": index}
@@ -277,18 +288,20 @@ def _view(
 ) -> View:
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
-    from calque.engine import Captioner, Request, TextGenerator, Translator
+    from calque.engine import Captioner, Request, Tagger, TextGenerator
+    from calque.inspection.captioning import inspect_caption
     from calque.inspection.language_model import inspect_text
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
     from calque.inspection.translation import inspect_translation
 
     wanted = True if saliency else None
-    assert not isinstance(loaded, Captioner)
-    if not isinstance(loaded, Translator | TextGenerator):
+    if isinstance(loaded, Tagger):
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
     assert isinstance(question.text, str)
     search = search_of(loaded.search, settings, beam=None, nbest=1, batch_tokens=None)
+    if isinstance(loaded, Captioner):
+        return View(name, inspect_caption(loaded, Path(question.text), search=search))
     if isinstance(loaded, TextGenerator):
         if continuation is None:
             return View(name, inspect_text(loaded, question.text, saliency=wanted))

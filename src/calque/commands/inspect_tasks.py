@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from calque.commands.inspect_image import caption_brief, caption_lines
 from calque.commands.inspect_task_text import tagging_brief, tagging_lines, text_brief, text_lines
 from calque.commands.inspect_text import Brief, sentence_brief, sentence_lines
-from calque.engine import Loaded, Tagger, TextGenerator, Translator
+from calque.engine import Captioner, Loaded, Tagger, TextGenerator, Translator
 from calque.inspection import pictures, task_pictures
+from calque.inspection.captioning import PICTURES as CAPTION_PICTURES
+from calque.inspection.captioning import caption_values, draw_caption
 from calque.inspection.document import model_summary, sentence_values
 from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
 
@@ -52,5 +55,14 @@ TASKS: dict[type[Loaded], Shown] = {
         tagger_summary,
         task_pictures.draw_tagging,
         tuple(task_pictures.TAGGING_PICTURES),
+    ),
+    Captioner: Shown(
+        "captioning",
+        caption_lines,
+        caption_brief,
+        caption_values,
+        model_summary,
+        draw_caption,
+        CAPTION_PICTURES,
     ),
 }

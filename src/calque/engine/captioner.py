@@ -198,7 +198,7 @@ class Captioner:
         with lock_of(self.model), self.model.evaluating():
             for start in range(0, len(pictures), step):
                 ids = self.tokenizer.encode_many(texts[start : start + step])
-                context = self._encode([picture.pixels for picture in pictures[start : start + step]])
+                context = self.encode([picture.pixels for picture in pictures[start : start + step]])
                 scores = self._scores(context, [[TargetTokens(row)] for row in ids])
                 results += [only for (only,) in scores]
         return results
@@ -260,7 +260,7 @@ class Captioner:
         """The captions of images with the same settings."""
         search, nbest, detail = jobs[0].key
         with self.model.evaluating():
-            context = self._encode([job.picture.pixels for job in jobs])
+            context = self.encode([job.picture.pixels for job in jobs])
             positions = self.config.positions(self.task.size)
             hypotheses = decode(
                 decoding_step(self.model, attention=search.coverage > 0),
@@ -293,7 +293,8 @@ class Captioner:
         learnt = 2 * self.longest + 5 if search.learnt_maximum else search.most
         return search.minimum, max(search.minimum, learnt if search.maximum is None else search.maximum)
 
-    def _encode(self, pixels: Sequence[Array]) -> Context:
+    def encode(self, pixels: Sequence[Array]) -> Context:
+        """What the decoder needs of images [H,H,3] of the model's size, as `read_image` gives them."""
         values = torch.from_numpy(np.stack(pixels))
         return self.model.prepare(Padded(values, torch.full((len(pixels),), values.shape[1])).to(self.device))
 

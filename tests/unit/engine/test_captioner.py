@@ -113,7 +113,7 @@ def test_an_error_concerns_its_request_alone(captioner: Captioner, files: list[P
 
 def test_a_batch_too_large_for_memory_is_halved(captioner: Captioner, files: list[Path], monkeypatch) -> None:
     expected = captioner.caption(list(files))
-    encode = Captioner._encode
+    encode = Captioner.encode
 
     def limited(self: Captioner, pixels: list[np.ndarray]) -> object:
         if len(pixels) > 2 or pixels[0].sum() == poison:
@@ -121,7 +121,7 @@ def test_a_batch_too_large_for_memory_is_halved(captioner: Captioner, files: lis
         return encode(self, pixels)
 
     poison = -1
-    monkeypatch.setattr(Captioner, "_encode", limited)
+    monkeypatch.setattr(Captioner, "encode", limited)
     assert captioner.caption(list(files)) == expected
     poison = int(read_image(files[3], size=16).pixels.sum())
     answers = list(captioner.answers(CaptionRequest(path) for path in files))
