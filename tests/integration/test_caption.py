@@ -159,6 +159,24 @@ def test_evaluation_scores_captions_and_attention(run, folder, command: Command,
     assert other.code == 2 and f"`calque evaluate {run} --images FILE` evaluates it" in other.err
 
 
+def test_captioners_are_compared(run, folder, command: Command, tmp_path) -> None:
+    manifest = folder / "valid" / "manifest.jsonl"
+    gold = [json.loads(line)["captions"][0] for line in manifest.read_text().splitlines()]
+    (tmp_path / "gold.txt").write_text("".join(f"{line}\n" for line in gold))
+    systems = (f"greedy={run}:beam=1", f"best={tmp_path / 'gold.txt'}")
+    answer = command("compare", *systems, "--images", manifest, "--metric", "bleu", "--output", tmp_path / "page.html")
+    assert answer.code == 0, answer.err
+    assert "greedy" in answer.out and "100.0" in answer.out and (tmp_path / "page.html").is_file()
+    (tmp_path / "short.txt").write_text("one\n")
+    for arguments, problem in (
+        ((f"a={run}", f"b={tmp_path / 'short.txt'}", "--images", manifest), "12"),
+        ((f"a={run}", f"b={tmp_path / 'gold.txt'}", "--text", manifest), "captioner"),
+        ((f"a={run}", f"b={tmp_path / 'gold.txt'}", "--images", manifest, "--columns", "a"), "not for this task"),
+    ):
+        answer = command("compare", *arguments)
+        assert answer.code == 2 and problem in answer.err, (arguments, answer.err)
+
+
 def test_training_and_checking_name_every_unusable_image(command: Command, tmp_path) -> None:
     manifest = write_images(tmp_path / "images", images=60)
     (tmp_path / "images" / "3.png").write_bytes(b"nothing")

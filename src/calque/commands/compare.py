@@ -35,6 +35,7 @@ NOT_FOR = {
     "translation": ("columns", "train_text"),
     "language-modelling": ("columns", "train_source", "train_target", "tagger", "sentence_labels", "group"),
     "tagging": ("train_source", "train_target", "tagger", "sentence_labels", "group"),
+    "captioning": ("columns", "train_source", "train_target", "train_text", "tagger", "sentence_labels"),
 }
 """The options that have no effect with each task."""
 
@@ -52,6 +53,7 @@ def compare(
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
     text: Annotated[Path | None, file_option(help="Text, to compare language models.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, to compare taggers: CoNLL-U or columns.")] = None,
+    images: Annotated[Path | None, file_option(help="A manifest of images, to compare captioners.")] = None,
     columns: Columns = None,
     group: Annotated[
         list[str] | None,
@@ -94,7 +96,8 @@ def compare(
     runs/base:beam=1; a file is taken as the system's output, one line per sentence.
     Translations are compared by BLEU, chrF and TER, with sacreBLEU's paired bootstrap and approximate randomisation, by
     sentence length, word frequency, training-data overlap, n-grams, errors and single sentences; taggers by label and
-    confusion; language models by the loss of words at each position and frequency.
+    confusion; language models by the loss of words at each position and frequency; captions as translations are, with
+    the first caption of each image as the reference.
 
     Examples:
 
@@ -109,6 +112,8 @@ def compare(
         calque compare runs/upos-1 runs/upos-2 --conll test.conllu
 
         calque compare runs/lm-1 runs/lm-2 --text test.txt --format json
+
+        calque compare soft=runs/soft hard=runs/hard --images test.jsonl --output captions.html
     """
     format_name = "json" if as_json else choice(format, FORMATS, option="--format")
     arguments = read_arguments(systems or [], group or [])
@@ -116,11 +121,11 @@ def compare(
     options = Options(beam, *device_and_precision(device, precision), randomisation)
     files = [argument.path for argument in arguments if argument.is_file]
     trained = [*(train_source or ()), *(train_target or ()), *(train_text or ())]
-    inputs = [source, reference, text, conll, sentence_labels, *files, *trained]
+    inputs = [source, reference, text, conll, images, sentence_labels, *files, *trained]
     refuse_unreadable(*inputs)
     _refuse_output(output, inputs)
-    task = _task(source=source, reference=reference, text=text, conll=conll)
-    if task != "translation":
+    task = _task(source=source, reference=reference, text=text, conll=conll, images=images)
+    if task not in ("translation", "captioning"):
         _refuse_settings(arguments)
     given = {
         "columns": columns,
@@ -153,6 +158,12 @@ def compare(
             document = compare_texts(
                 arguments, text=text, train=train_text, training_data=training_data, options=options
             )
+        case "captioning":
+            from calque.commands.compare_images import compare_captions
+
+            assert images is not None
+            compared = _settings(metric, bootstrap=bootstrap, randomisation=randomisation, sentences=sentences)
+            document = compare_captions(arguments, images=images, settings=compared, options=options)
         case _:
             from calque.commands.compare_other_tasks import compare_labels
 
@@ -182,18 +193,22 @@ def _refuse_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
     refuse_output(output, *inputs)
 
 
-def _task(*, source: Path | None, reference: Path | None, text: Path | None, conll: Path | None) -> str:
-    given = {"--reference": source or reference, "--text": text, "--conll": conll}
+def _task(
+    *, source: Path | None, reference: Path | None, text: Path | None, conll: Path | None, images: Path | None
+) -> str:
+    given = {"--reference": source or reference, "--text": text, "--conll": conll, "--images": images}
     chosen = [option for option, path in given.items() if path is not None]
     if len(chosen) > 1:
         raise ConfigError(f"{' and '.join(chosen)} are for different tasks; give one of them")
     if not chosen:
         raise ConfigError(
-            "give --source and --reference for translation, --text for language models, or --conll for taggers"
+            "give --source and --reference for translation, --text for language models, --conll for taggers, or "
+            "--images for captioners"
         )
     if source is not None and reference is None:
         raise ConfigError("--reference is missing: the reference translations of the test set")
-    return {"--reference": "translation", "--text": "language-modelling", "--conll": "tagging"}[chosen[0]]
+    tasks = {"--reference": "translation", "--text": "language-modelling", "--conll": "tagging"}
+    return {**tasks, "--images": "captioning"}[chosen[0]]
 
 
 def _refuse_idle(task: str, given: Mapping[str, object]) -> None:

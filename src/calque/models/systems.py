@@ -278,13 +278,14 @@ def _xu(**attention: Any) -> CaptionerConfig:
             bridge="tanh",
             attention=AdditiveAttentionConfig(alignment=128, gated=True, **attention),
         ),
-        doubly_stochastic=0.0 if attention else 1.0,
+        doubly_stochastic=0.0 if attention else 0.1,
     )
 
 
 _SMALL_IMAGES = (
     "our own size, for small images; a convolutional network of 6 layers that is trained with the rest, in place of a "
-    "pretrained VGG; rows and columns are encoded; the readout has maxout units"
+    "pretrained VGG; rows and columns are encoded; the readout has maxout units; the doubly "
+    "stochastic term has the weight 0.1"
 )
 CAPTIONERS: dict[str, System] = {
     "xu2015": System(
