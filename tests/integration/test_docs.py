@@ -15,6 +15,7 @@ from calque.errors import Interrupted
 from calque.experiment import running
 from tests.captioned import COLOURS, picture, write_images
 from tests.conftest import Answer, toy_corpus, without_plots
+from tests.histories import write_sequences
 from tests.promises.subjects import SUBJECTS
 from tests.tagged import write_columns, write_conllu
 
@@ -27,6 +28,7 @@ PAGES = (
     "architectures.md",
     "language_models.md",
     "tagging.md",
+    "recommendation.md",
     "corpora.md",
     "character_level.md",
     "alignment.md",
@@ -95,6 +97,7 @@ def test_alignment_from_python_works_as_written() -> None:
     [
         ("language_models.md", "english", "language model of lines"),
         ("tagging.md", "upos", "tagging"),
+        ("recommendation.md", "shop", "recommendation"),
         ("captioning.md", "scenes", "captioning"),
     ],
 )
@@ -111,7 +114,7 @@ def test_python_of_the_other_tasks_works_as_written(
     assert capsys.readouterr().out
 
 
-NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "captioning": ()}
+NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "recommendation": (), "captioning": ()}
 
 
 def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
@@ -179,6 +182,8 @@ def test_a_run_can_begin(
             manifest.rename(path)
         if option in ("--conll", "--valid-conll"):
             (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
+        if option == "--sequences":
+            write_sequences(path, users=9)
 
     def begun(folder: Path, *_: object, **__: object) -> Values:
         assert (folder / "config.toml").is_file()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from calque.engine import load_tagger, load_text_generator, load_translator
+from calque.engine import load_sentence_encoder, load_tagger, load_text_generator, load_translator
 from calque.errors import FolderError
 from tests.conftest import Answer, without_plots
 from tests.promises.subjects import SUBJECTS
@@ -16,9 +16,12 @@ KINDS = {
     "translation": ("a translation model", "translate {run}", "evaluate {run} --source FILE --reference FILE"),
     "language model of lines": ("a language model", "generate {run}", "evaluate {run} --text FILE"),
     "tagging": ("a tagger", "tag {run}", "evaluate {run} --conll FILE"),
+    "embedding": ("a sentence encoder", "embed {run}", "evaluate {run} --source FILE --target FILE"),
 }
-LOADERS = dict(zip(KINDS, (load_translator, load_text_generator, load_tagger), strict=True))
-EVALUATIONS = dict(zip(KINDS, (["--source", "--reference"], ["--text"], ["--conll"]), strict=True))
+LOADERS = dict(zip(KINDS, (load_translator, load_text_generator, load_tagger, load_sentence_encoder), strict=True))
+EVALUATIONS = dict(
+    zip(KINDS, (["--source", "--reference"], ["--text"], ["--conll"], ["--source", "--target"]), strict=True)
+)
 PAIRS = [(given, needed) for given in KINDS for needed in KINDS if given != needed]
 
 
@@ -43,6 +46,8 @@ def test_a_model_of_another_kind_is_rejected_with_its_command(
         LOADERS[needed](run, device="cpu")
     assert f"{run}: is {name} and cannot" in str(refused.value)
     assert f"`calque {usage.format(run=run)}" in str(refused.value)
+    if needed == "embedding":  # every model has sentence vectors
+        return
     options = [part for option in EVALUATIONS[needed] for part in (option, tmp_path / "file")]
     answer = command("evaluate", run, *options)
     assert answer.code == 2 and f"is {name} and cannot be evaluated with {EVALUATIONS[needed][0]}" in answer.err
@@ -50,7 +55,7 @@ def test_a_model_of_another_kind_is_rejected_with_its_command(
 
 
 def test_commands_reject_models_of_another_kind(runs: dict[str, Path], command: Command) -> None:
-    translator, language, tagger = runs.values()
+    translator, language, tagger, _ = runs.values()
     for arguments, message in (
         (["tag", language], f"is a language model and cannot label words; `calque generate {language}`"),
         (["tag", translator], f"is a translation model and cannot label words; `calque translate {translator}`"),

@@ -9,11 +9,14 @@ import calque
 from calque.config import override
 from calque.experiment import OwnTask, Run
 from calque.tasks.captioning import Captioning
+from calque.tasks.embedding import Embedding
 from calque.tasks.language_modelling import LanguageModelling
+from calque.tasks.recommendation import Recommendation
 from calque.tasks.tagging import Tagging
 from calque.tasks.translation import Translation
 from tests.captioned import captioning_values
 from tests.conftest import FAMILIES, toy_corpus
+from tests.histories import recommendation_values
 from tests.tagged import tagging_values
 from tests.unit.experiment.frames_task import FramesCopy, frames_task
 
@@ -99,6 +102,21 @@ def _tagging(folder: Path) -> Values:
     return override(values, ["model.dropout=0.0", "model.word_dropout=0.0", "model.encoder.dropout=0.0"])
 
 
+def _embedding(folder: Path) -> Values:
+    files = {side: str(path) for side, path in toy_corpus(folder / "corpus").items()}
+    return {
+        "task": {"kind": "embedding"},
+        "data": {"train": [{"kind": "files", **files}]},
+        "text": {"kind": "words"},
+        "model": {"pooling": "attention", "projection": 10, "dropout": 0.0, "encoder": {**_LSTM, "layers": 2}},
+        "training": TRAINING,
+    }
+
+
+def _recommendation(folder: Path) -> Values:
+    return override(recommendation_values(folder, **TRAINING), ["model.network.dropout=0.0"])
+
+
 def _captioning(folder: Path) -> Values:
     values = captioning_values(folder, captions=2, **{**TRAINING, "batch": {"tokens": 200}})
     return override(values, ["model.decoder.dropout=0.0"])
@@ -119,6 +137,8 @@ SUBJECTS: Mapping[str, Subject] = {
         LanguageModelling, "perplexity", _language(_LSTM, reading="running"), ("model.network.dropout=0.2",)
     ),
     "tagging": Subject(Tagging, "f1", _tagging, ("model.dropout=0.3", "model.word_dropout=0.1")),
+    "embedding": Subject(Embedding, "top1", _embedding, ("model.dropout=0.2", "model.encoder.dropout=0.2")),
+    "recommendation": Subject(Recommendation, "ndcg@10", _recommendation, ("model.network.dropout=0.2",)),
     "captioning": Subject(Captioning, "bleu", _captioning, ("model.decoder.dropout=0.2",)),
     "own task": Subject(FramesCopy, "accuracy", _frames, (), own=lambda: frames_task(dropout=0.0)),
 }

@@ -114,8 +114,9 @@ def batches_that_do_not_fit_are_split(ground: Ground) -> None:
     refused = []
 
     def starve(loss: Loss, batch: Any, step: int) -> Loss:
-        if batch.rows > 3:
-            refused.append((step, batch.rows))
+        rows = getattr(batch, "rows_together", batch.rows)
+        if rows > 3:
+            refused.append((step, rows))
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return loss
 

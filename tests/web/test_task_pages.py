@@ -12,9 +12,11 @@ from calque.engine import Sentence
 from calque.inspection.captioning import caption_values, inspect_caption
 from calque.inspection.document import as_base64, as_lists, inspection_document, model_summary
 from calque.inspection.language_model import inspect_text
+from calque.inspection.sentence_similarity import encoder_summary, inspect_similarity, similarity_values
 from calque.inspection.tagging import inspect_tagging
 from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
 from tests.captioned import picture
+from tests.unit.engine.test_sentence_vectors import sentence_encoder
 from tests.unit.engine.test_text_generator import BEAM
 from tests.unit.engine.test_text_generator import build as build_generator
 from tests.unit.inspection.test_captioning import SEARCH as CAPTION_SEARCH
@@ -43,6 +45,13 @@ def tagging_page(head: str, encoder: str, *, weights: Callable[..., object] = as
     return inspection_document([values], task="tagging", models=[tagger_summary(tagger, name="runs/chunks")])
 
 
+def similarity_page(targets: list[str] | None) -> Document:
+    encoder = sentence_encoder()
+    view = inspect_similarity(encoder, ["w1 w2", HOSTILE, "w0 看见 w2"], targets)
+    values = similarity_values(view, weights=as_base64)
+    return inspection_document([values], task="embedding", models=[encoder_summary(encoder, name="runs/captions")])
+
+
 def captioning_page(decoder: str) -> Document:
     captioner = build_captioner(decoder)
     with TemporaryDirectory() as folder:
@@ -63,6 +72,8 @@ PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
         lambda: tagging_page("softmax", "transformer", weights=as_lists),
         {"summary", "marginals", "emissions", "attention"},
     ),
+    "similarity": (lambda: similarity_page(None), {"summary", "similarity", "projection"}),
+    "partners": (lambda: similarity_page(["w1", "w2", "w2 w1"]), {"summary", "similarity", "projection"}),
     "captions": (lambda: captioning_page("soft"), {"summary", "attention", "steps"}),
     "captions without attention": (lambda: captioning_page("recurrent"), {"summary", "steps"}),
 }
@@ -82,7 +93,9 @@ def test_every_view_is_drawn_in_both_languages(open_page: Open, axe: str, name: 
             assert show(page, tab)
             texts[tab, language] = page.locator(f".panel-{tab}").inner_text()
             assert (
-                re.search(r"\b(tab|text|tagging|captioning|summary|attention|steps)\.[a-z]", texts[tab, language])
+                re.search(
+                    r"\b(tab|text|tagging|summary|attention|steps|similarity|captioning)\.[a-z]", texts[tab, language]
+                )
                 is None
             )
             assert page.evaluate(AXE) == []

@@ -24,6 +24,8 @@ COMMANDS = (
     "translate",
     "generate",
     "tag",
+    "embed",
+    "recommend",
     "caption",
     "align",
     "score",
@@ -34,10 +36,11 @@ COMMANDS = (
     "systems",
     "doctor",
     "data",
+    "ngram",
 )
 """The commands, in the order of `calque --help`; `calque train` is the function `train` of calque/commands/train.py."""
 
-_GROUPS = ("data",)  # commands with subcommands: the attribute `app` of their module
+_GROUPS = ("data", "ngram")  # commands with subcommands: the attribute `app` of their module
 
 
 def application(names: Iterable[str]) -> typer.Typer:

@@ -35,6 +35,7 @@ NOT_FOR = {
     "translation": ("columns", "train_text"),
     "language-modelling": ("columns", "train_source", "train_target", "tagger", "sentence_labels", "group"),
     "tagging": ("train_source", "train_target", "tagger", "sentence_labels", "group"),
+    "embedding": ("columns", "train_source", "train_target", "train_text", "tagger", "sentence_labels", "group"),
     "captioning": ("columns", "train_source", "train_target", "train_text", "tagger", "sentence_labels"),
 }
 """The options that have no effect with each task."""
@@ -51,6 +52,9 @@ def compare(
     *,
     source: Annotated[Path | None, file_option(help="The sentences of the test set, one per line.")] = None,
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
+    target: Annotated[
+        Path | None, file_option(help="The partners of the sources, to compare sentence vectors by retrieval.")
+    ] = None,
     text: Annotated[Path | None, file_option(help="Text, to compare language models.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, to compare taggers: CoNLL-U or columns.")] = None,
     images: Annotated[Path | None, file_option(help="A manifest of images, to compare captioners.")] = None,
@@ -96,8 +100,9 @@ def compare(
     runs/base:beam=1; a file is taken as the system's output, one line per sentence.
     Translations are compared by BLEU, chrF and TER, with sacreBLEU's paired bootstrap and approximate randomisation, by
     sentence length, word frequency, training-data overlap, n-grams, errors and single sentences; taggers by label and
-    confusion; language models by the loss of words at each position and frequency; captions as translations are, with
-    the first caption of each image as the reference.
+    confusion; language models by the loss of words at each position and frequency; the sentence vectors of any models
+    by retrieval (--source and --target); captions as translations are, with the first caption of an image as the
+    reference.
 
     Examples:
 
@@ -113,6 +118,8 @@ def compare(
 
         calque compare runs/lm-1 runs/lm-2 --text test.txt --format json
 
+        calque compare runs/bag runs/captions --source test.en --target test.de
+
         calque compare soft=runs/soft hard=runs/hard --images test.jsonl --output captions.html
     """
     format_name = "json" if as_json else choice(format, FORMATS, option="--format")
@@ -121,10 +128,10 @@ def compare(
     options = Options(beam, *device_and_precision(device, precision), randomisation)
     files = [argument.path for argument in arguments if argument.is_file]
     trained = [*(train_source or ()), *(train_target or ()), *(train_text or ())]
-    inputs = [source, reference, text, conll, images, sentence_labels, *files, *trained]
+    inputs = [source, reference, target, text, conll, images, sentence_labels, *files, *trained]
     refuse_unreadable(*inputs)
     _refuse_output(output, inputs)
-    task = _task(source=source, reference=reference, text=text, conll=conll, images=images)
+    task = _task(source=source, reference=reference, target=target, text=text, conll=conll, images=images)
     if task not in ("translation", "captioning"):
         _refuse_settings(arguments)
     given = {
@@ -158,6 +165,11 @@ def compare(
             document = compare_texts(
                 arguments, text=text, train=train_text, training_data=training_data, options=options
             )
+        case "embedding":
+            from calque.commands.compare_retrieval import compare_vectors
+
+            assert source is not None and target is not None
+            document = compare_vectors(arguments, source=source, target=target, options=options)
         case "captioning":
             from calque.commands.compare_images import compare_captions
 
@@ -194,21 +206,37 @@ def _refuse_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
 
 
 def _task(
-    *, source: Path | None, reference: Path | None, text: Path | None, conll: Path | None, images: Path | None
+    *,
+    source: Path | None,
+    reference: Path | None,
+    target: Path | None,
+    text: Path | None,
+    conll: Path | None,
+    images: Path | None,
 ) -> str:
-    given = {"--reference": source or reference, "--text": text, "--conll": conll, "--images": images}
+    if target is not None and source is None:
+        raise ConfigError("--target needs --source, the partners of its sentences")
+    pairs = None if target is not None else source
+    given = {"--reference": pairs or reference, "--target": target, "--text": text, "--conll": conll}
+    given |= {"--images": images}
     chosen = [option for option, path in given.items() if path is not None]
     if len(chosen) > 1:
         raise ConfigError(f"{' and '.join(chosen)} are for different tasks; give one of them")
     if not chosen:
         raise ConfigError(
-            "give --source and --reference for translation, --text for language models, --conll for taggers, or "
-            "--images for captioners"
+            "give --source and --reference for translation, --source and --target for sentence vectors, --text for "
+            "language models, --conll for taggers, or --images for captioners"
         )
-    if source is not None and reference is None:
+    if pairs is not None and reference is None:
         raise ConfigError("--reference is missing: the reference translations of the test set")
-    tasks = {"--reference": "translation", "--text": "language-modelling", "--conll": "tagging"}
-    return {**tasks, "--images": "captioning"}[chosen[0]]
+    tasks = {
+        "--reference": "translation",
+        "--target": "embedding",
+        "--text": "language-modelling",
+        "--conll": "tagging",
+        "--images": "captioning",
+    }
+    return tasks[chosen[0]]
 
 
 def _refuse_idle(task: str, given: Mapping[str, object]) -> None:

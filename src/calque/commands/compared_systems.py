@@ -17,8 +17,9 @@ from calque.errors import ConfigError, DataError, UserError
 if TYPE_CHECKING:
     from calque.data.corpora import Corpus, DataConfig
     from calque.devices import DeviceName, PrecisionName
-    from calque.engine import Loaded
+    from calque.engine import Loaded, PhraseTranslator, Translator
     from calque.engine.folder import AnyLoaded
+    from calque.search.settings import SearchConfig
 
 POINTS = 200  # of a training curve
 SETTINGS = re.compile(r"(?P<system>.+?):(?P<settings>[a-z_.]+=[^:]*(?::[a-z_.]+=[^:]*)*)")
@@ -159,13 +160,34 @@ def translate(
     if argument.is_file:
         return Translated(read_lines(argument.path), argument.facts)
     from calque.commands.loading import search_of
-    from calque.commands.progress import counting
-    from calque.engine import Translator
+    from calque.engine import Translator, is_statistical
 
+    if is_statistical(argument.path):
+        return _translate_statistically(argument, sources, beam=beam, device=device, precision=precision)
     translator = load(argument, Translator, device=device, precision=precision)
     settings = list(argument.settings)
     has_beam = any(setting.removeprefix("search.").startswith("beam=") for setting in settings)
     search = search_of(translator.search, settings, beam=None if has_beam else beam, nbest=1, batch_tokens=None)
+    return _translated(argument, translator, sources, search=search)
+
+
+def _translate_statistically(
+    argument: Argument, sources: Sequence[str], *, beam: int | None, device: "DeviceName", precision: "PrecisionName"
+) -> Translated:
+    from calque.commands.statistical_models import load_statistical
+
+    has_stack = any(setting.removeprefix("search.").startswith("stack=") for setting in argument.settings)
+    stack = None if has_stack else beam
+    translator = load_statistical(argument.path, argument.settings, beam=stack, device=device, precision=precision)
+    return _translated(argument, translator, sources, search=translator.search)
+
+
+def _translated(
+    argument: Argument, translator: "Translator | PhraseTranslator", sources: Sequence[str], *, search: "SearchConfig"
+) -> Translated:
+    """The translations of a model, and facts about it; sources that are too long are reported."""
+    from calque.commands.progress import counting
+
     texts, cut, started = [], 0, time.perf_counter()
     with counting(f"translating with {argument.name}", total=len(sources)) as advance:
         for translation in translator.stream(sources, search=search):

@@ -1,4 +1,4 @@
-"""The corpora named on a command line (pairs, text or labelled words), and the task that they belong to."""
+"""The corpora named on a command line (pairs, text, labelled words or histories), and the task that they belong to."""
 
 import functools
 import inspect
@@ -12,6 +12,7 @@ import typer
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns, refuse_unnamed_columns
 from calque.commands.inputs import refuse_unreadable
 from calque.commands.options import DATA, TEST, VALIDATION
+from calque.commands.sequence_options import sequence_corpora
 from calque.commands.table_options import (
     Csv,
     Delimiter,
@@ -33,6 +34,8 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "translation": {"kind": "files", "source": "train.source", "target": "train.target"},
     "language-modelling": {"kind": "text", "path": "train.txt"},
     "tagging": {"kind": "conllu", "path": "train.conllu"},
+    "embedding": {"kind": "files", "source": "train.source", "target": "train.target"},
+    "recommendation": {"kind": "sequences", "path": "users.txt"},
     "captioning": {"kind": "images", "path": "train.jsonl"},
 }
 """A placeholder corpus for each task, for a config in which the user will name the files."""
@@ -46,6 +49,7 @@ class HeldOutFiles(NamedTuple):
     tables: Tables = Tables()
     text: Paths = None
     conll: Paths = None
+    sequences: Paths = None
     images: Paths = None
 
     def __bool__(self) -> bool:
@@ -65,6 +69,7 @@ class CorpusFiles(NamedTuple):
     columns: str | None = None
     label: str | None = None
     valid: HeldOutFiles = HeldOutFiles()
+    sequences: Paths = None
     images: Paths = None
 
     def check(self) -> None:
@@ -79,6 +84,12 @@ class CorpusFiles(NamedTuple):
                 f"--conll is for a tagger and cannot be combined with {self.pair_option or '--text'}, which is for "
                 "another task"
             )
+        if self.sequences and (
+            other := self.pair_option or ("--text" if self.text else "--conll" if self.conll else "")
+        ):
+            raise ConfigError(
+                f"--sequences is for a recommender and cannot be combined with {other}, which is for another task"
+            )
         if self.images and (self.pair_option or self.text or self.conll):
             other = self.pair_option or ("--text" if self.text else "--conll")
             raise ConfigError(
@@ -86,8 +97,9 @@ class CorpusFiles(NamedTuple):
             )
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
         tables = (self.tables.paths, self.valid.tables.paths)
-        others = (self.text, self.valid.text, self.conll, self.valid.conll, self.images, self.valid.images)
-        refuse_unreadable(*(path for paths in (*pairs, *tables, *others) for path in paths or ()))
+        others = (self.text, self.valid.text, self.conll, self.valid.conll, self.sequences, self.valid.sequences)
+        images = (self.images, self.valid.images)
+        refuse_unreadable(*(path for paths in (*pairs, *tables, *others, *images) for path in paths or ()))
         self.check_columns()
 
     def check_columns(self) -> None:
@@ -110,7 +122,8 @@ class CorpusFiles(NamedTuple):
         pairs = {role: corpora for role, corpora in (("train", train), ("valid", valid)) if corpora}
         text = _text_corpora(self.text, self.valid.text)
         words = _word_corpora(self.conll, self.valid.conll, columns=self.columns)
-        return pairs | text | words | _image_corpora(self.images, self.valid.images)
+        histories = sequence_corpora(self.sequences, self.valid.sequences)
+        return pairs | text | words | histories | _image_corpora(self.images, self.valid.images)
 
     @property
     def pair_option(self) -> str:
@@ -121,6 +134,8 @@ class CorpusFiles(NamedTuple):
 
     @property
     def default_system(self) -> str:
+        if self.sequences:
+            return "kang2018"
         if self.images:
             return "xu2015"
         return "language" if self.text else "huang2015" if self.conll else "tiny"
@@ -137,6 +152,13 @@ class CorpusFiles(NamedTuple):
     def refuse_other_task(self, values: dict[str, Any]) -> None:
         """Raises a ConfigError if the corpora are not those of the config's task."""
         kind = task_kind(values)
+        if self.sequences and kind != "recommendation":
+            raise ConfigError(
+                "--sequences is for a recommender (--system kang2018, hidasi2016, zhou2018 or popularity); this system "
+                "reads text"
+            )
+        if (self.text or self.conll or self.pair_option) and kind == "recommendation":
+            raise ConfigError("a recommender reads sequences of items: give --sequences instead of text")
         if self.images and kind != "captioning":
             raise ConfigError(
                 "--images is for a captioner (--system xu2015, xu2015-hard or liu2021); this system reads text"
@@ -151,7 +173,7 @@ class CorpusFiles(NamedTuple):
             raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")
         if self.text and kind != "language-modelling":
             raise ConfigError(
-                "--text is for a language model (--system language); this system translates: give --source"
+                "--text is for a language model (--system language); this system reads pairs: give --source"
             )
         if self.pair_option and kind == "language-modelling":
             raise ConfigError(
@@ -213,6 +235,7 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
         "jsonl": f"{label} pairs, with keys as in --jsonl.",
         "text": f"{label} text, with --text.",
         "conll": f"{label} sentences, with --conll.",
+        "sequences": f"{label} users, with --sequences: the last item of each is the target.",
         "images": f"{label} images, with --images.",
     }
     options = [
@@ -226,8 +249,8 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
     ]
 
     def gather(**values: Paths) -> HeldOutFiles:
-        source, target, tsv, csv, jsonl, text, conll, images = (values[option.name] for option in options)
-        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll, images)
+        source, target, tsv, csv, jsonl, text, conll, *others = (values[option.name] for option in options)
+        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll, *others)
 
     return _OptionGroup(options, gather)
 
@@ -264,6 +287,10 @@ def _named_files(
             metavar="NAME", rich_help_panel=DATA, help="The column to predict; by default upos, or the last column."
         ),
     ] = None,
+    sequences: Annotated[
+        Paths,
+        files_option(help="Histories of items, for a recommender: a user per line, or JSON records (.jsonl)."),
+    ] = None,
     images: Annotated[
         Paths, files_option(help="A manifest of images and captions, for a captioner: JSON lines or TSV.")
     ] = None,
@@ -277,6 +304,7 @@ def _named_files(
         conll=conll,
         columns=columns,
         label=label,
+        sequences=sequences,
         images=images,
     )
 

@@ -67,6 +67,8 @@ def check(
 
         calque data check --conll train.conllu --test-conll test.conllu
 
+        calque data check --sequences users.txt
+
         calque data check --images train.jsonl --test-images test.jsonl
 
         calque data check --config my.toml --test-source test.de --test-target test.en
@@ -267,8 +269,11 @@ def _experiment(
     files.check()
     corpora = files.corpora()
     if not corpora and config is None:
-        raise ConfigError("give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --images or --config")
-    default = files.default_system if config is None and (files.text or files.conll or files.images) else None
+        raise ConfigError(
+            "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, --images or --config"
+        )
+    has_own_system = bool(files.text or files.conll or files.sequences or files.images)
+    default = files.default_system if config is None and has_own_system else None
     values = experiment_values(
         config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]
     )

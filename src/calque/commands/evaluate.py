@@ -12,17 +12,20 @@ from calque.commands.inputs import device_and_precision, input_lines, refuse_unr
 from calque.commands.options import (
     Device,
     Precision,
+    choice_option,
     count_option,
     file_option,
     model_argument,
     search_argument,
 )
+from calque.commands.recommender_scores import evaluate_recommender
 from calque.commands.rendering import one_line
+from calque.commands.retrieval_scores import POOLINGS, evaluate_retrieval
 from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from calque.engine import Translator
+    from calque.engine import PhraseTranslator, Translator
     from calque.search.settings import SearchConfig
 
 
@@ -32,13 +35,27 @@ def evaluate(
     *,
     source: Annotated[Path | None, file_option(help="Sentences, one per line (plain or compressed).")] = None,
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
+    target: Annotated[
+        Path | None, file_option(help="The partners of the sources, to score sentence vectors by retrieval.")
+    ] = None,
+    pooling: Annotated[str | None, choice_option(choices=POOLINGS, help="With --target: as in `calque embed`.")] = None,
     text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
     images: Annotated[Path | None, file_option(help="A manifest of images and captions, for a captioner.")] = None,
     columns: Columns = None,
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
+    sequences: Annotated[
+        Path | None, file_option(help="Histories, for a recommender; the last item of each user is the target.")
+    ] = None,
+    exclude_seen: Annotated[
+        bool | None,
+        typer.Option("--exclude-seen/--include-seen", help="With --sequences: rank items of the history too, or not."),
+    ] = None,
     beam: Annotated[int | None, count_option(help="Beam size.")] = None,
     output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A further metric: rouge, distinct or token_error_rate; repeatable.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -47,8 +64,11 @@ def evaluate(
 
     Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
     models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
-    precision, recall and F1 of each type; captioners by BLEU, chrF and exact match and, if the manifest has boxes, by
-    how much attention lies inside the box of an object while it is named.
+    precision, recall and F1 of each type. With --target, the sentence vectors of any model are scored by retrieval:
+    each source looks for its target among all targets, and the other way round; top-1, top-5 and mean reciprocal rank.
+    precision, recall and F1 of each type; recommenders by HR@k, NDCG@k and MRR over the whole catalogue.
+    Captioners are scored by BLEU, chrF and exact match and, if the manifest has boxes, by how much attention lies
+    inside the box of an object while it is named.
 
     Examples:
 
@@ -56,14 +76,20 @@ def evaluate(
 
         calque evaluate runs/1 length_penalty=1 coverage=0.2 --source test.de --reference test.en
 
+        calque evaluate runs/subjects --source test.body --reference test.subject --metric rouge
+
         calque evaluate runs/english --text test.txt
 
+        calque evaluate runs/captions --source test.en --target test.de
+
         calque evaluate runs/upos --conll test.conllu --confusion confusion.png
+
+        calque evaluate runs/beauty --sequences users.txt
 
         calque evaluate runs/captions --images test.jsonl
     """
     if images is not None:
-        if source or reference or text or conll or columns or confusion:
+        if source or reference or target or sequences or text or conll or columns or confusion:
             raise ConfigError("--images is for a captioner and cannot be combined with the files of other tasks")
         evaluate_captioner(
             model,
@@ -76,7 +102,33 @@ def evaluate(
             precision=precision,
         )
         return
-    is_translation = bool(source or reference or settings or beam or output)
+    if target is not None:
+        idle: dict[str, object] = {"--reference": reference, "settings": settings, "--beam": beam, "--output": output}
+        idle |= {"--text": text, "--conll": conll, "--columns": columns, "--confusion": confusion, "--metric": metric}
+        evaluate_retrieval(
+            model,
+            source=source,
+            target=target,
+            pooling=pooling,
+            idle=[name for name, value in idle.items() if value],
+            as_json=as_json,
+            device=device,
+            precision=precision,
+        )
+        return
+    if pooling is not None:
+        raise ConfigError("--pooling needs --source and --target, the pairs whose vectors are compared")
+    is_translation = bool(source or reference or settings or beam or output or metric)
+    _refuse_unknown_metrics(metric or [])
+    if sequences is not None:
+        if is_translation or text or conll:
+            raise ConfigError("--sequences is for a recommender and cannot be combined with options for other tasks")
+        evaluate_recommender(
+            model, sequences, exclude_seen=exclude_seen, as_json=as_json, device=device, precision=precision
+        )
+        return
+    if exclude_seen is not None:
+        raise ConfigError("--exclude-seen and --include-seen need --sequences")
     if conll is not None:
         if is_translation or text:
             raise ConfigError("--conll is for a tagger and cannot be combined with --text or options for translation")
@@ -93,13 +145,24 @@ def evaluate(
         return
     if source is None or reference is None:
         raise ConfigError(
-            "give --source and --reference for translation, --text for a language model, --conll for a tagger, or "
-            "--images for a captioner"
+            "give --source and --reference for translation, --source and --target for sentence vectors, --text for a "
+            "language model, --conll for a tagger, --sequences for a recommender, or --images for a captioner"
         )
+    from calque.commands.statistical_models import load_statistical
+    from calque.engine import is_statistical
+    from calque.evaluation.perplexity import perplexity
+
     test = _read_test_set(source, reference, output=output)
+    if is_statistical(model):
+        statistical = load_statistical(model, settings or [], beam=beam, device=device, precision=precision)
+        translations = _translate(statistical, test, search=statistical.search, output=output)
+        beam = statistical.config.search.stack
+        _print_scores(translations, test, perplexity=None, beam=beam, further=metric or [], as_json=as_json)
+        return
     translator, search = _load_translator(model, settings or [], beam=beam, device=device, precision=precision)
     translations = _translate(translator, test, search=search, output=output)
-    _print_scores(translator, translations, test, search=search, as_json=as_json)
+    loss = perplexity(translator.loss(test.sources, test.references))
+    _print_scores(translations, test, perplexity=loss, beam=search.beam, further=metric or [], as_json=as_json)
 
 
 class _TestSet(NamedTuple):
@@ -135,7 +198,9 @@ def _load_translator(
     return translator, search
 
 
-def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfig", output: Path | None) -> list[str]:
+def _translate(
+    translator: "Translator | PhraseTranslator", test: _TestSet, *, search: "SearchConfig", output: Path | None
+) -> list[str]:
     """The translations of the test set, written to `output` if it is given."""
     from calque.commands.output import sink
     from calque.commands.progress import counting
@@ -157,23 +222,44 @@ def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfi
     return translations
 
 
-def _print_scores(
-    translator: "Translator", translations: list[str], test: _TestSet, *, search: "SearchConfig", as_json: bool
-) -> None:
-    from calque.evaluation.metrics import is_short_for_bleu, median_words, score_translations
-    from calque.evaluation.perplexity import perplexity
+def _refuse_unknown_metrics(names: list[str]) -> None:
+    """Raises an error for an unknown --metric, and for ROUGE without its package, before anything is decoded."""
+    if not names:
+        return
+    from calque.evaluation.further_metrics import SCORERS
 
-    scores = score_translations(translations, test.references)
-    per_piece = perplexity(translator.loss(test.sources, test.references))
+    if unknown := [name for name in names if name not in SCORERS]:
+        raise ConfigError(f"--metric {unknown[0]}: unknown metric; expected one of {', '.join(SCORERS)}")
+    if "rouge" in names:
+        SCORERS["rouge"](["a"], ["a"])
+
+
+def _print_scores(
+    translations: list[str],
+    test: _TestSet,
+    *,
+    perplexity: float | None,
+    beam: int,
+    further: list[str],
+    as_json: bool,
+) -> None:
+    """Prints all scores; a statistical model has no perplexity, and its beam is the size of its stacks."""
+    from calque.evaluation.further_metrics import SCORERS
+    from calque.evaluation.metrics import is_short_for_bleu, median_words, score_translations
+
+    scores = score_translations(translations, test.references)._asdict()
+    for name in dict.fromkeys(further):
+        scores |= SCORERS[name](translations, test.references)
     words = median_words(test.references)
     if as_json:
-        values = {name: metric._asdict() for name, metric in scores._asdict().items()}
-        further = {"perplexity": per_piece, "beam": search.beam, "median_reference_words": words}
-        typer.echo(json.dumps({**values, **further}, indent=1))
+        values = {name: metric._asdict() for name, metric in scores.items()}
+        facts = {"perplexity": perplexity, "beam": beam, "median_reference_words": words}
+        typer.echo(json.dumps({**values, **facts}, indent=1))
         return
-    for name, metric in scores._asdict().items():
+    for name, metric in scores.items():
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
-    typer.echo(f"{'perplexity':16} {per_piece:7.2f}   per piece; beam {search.beam} for the other scores")
+    if perplexity is not None:
+        typer.echo(f"{'perplexity':16} {perplexity:7.2f}   per piece; beam {beam} for the other scores")
     if is_short_for_bleu(words):
         unit = "word" if words == 1 else "words"
         typer.echo(

@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from calque.inspection.state_index import StateIndex
     from calque.inspection.what_if import WhatIf
 
-PICTURES = ("attention", "heads", "beam", "states", "next", "pieces", "marginals", "transitions")
+PICTURES = (
+    "attention",
+    "heads",
+    "beam",
+    "states",
+    "next",
+    "pieces",
+    "marginals",
+    "transitions",
+    "similarity",
+    "projection",
+)
 LIMIT = 20
 
 
@@ -111,7 +122,8 @@ def inspect(
 
     Prints tables; --output writes a page that works offline (.html), all numbers (.json), or a picture (.svg, .png).
     Pieces are counted from 1, end marks included. Language models show what could come next, taggers the probabilities
-    of all labels.
+    of all labels. Sentence encoders show the cosines of all sentences, with those of --target if it is given, and their
+    places in two dimensions.
 
     Examples:
 
@@ -142,6 +154,8 @@ def inspect(
         calque inspect runs/english "The weather" --continuation 10
 
         calque inspect runs/upos "Time flies" --output labels.svg --picture marginals
+
+        calque inspect runs/captions --source test.en --target test.de --limit 30 --output vectors.html
 
         calque inspect runs/captions --image photo.jpg --output photo.html
     """
@@ -184,10 +198,11 @@ def inspect(
     paths = [model, *(others or ())]
     if len(set(paths)) < len(paths):
         raise ConfigError("--with names the same model again; name another one")
-    _refuse_picture(picture, written=written, states=states, views=len(questions) * len(paths))
     refuse_output(output, source)
     models = _load(paths, device=device, precision=precision)
     shown = TASKS[type(models[str(model)])]
+    shown_together = 1 if shown.task == "embedding" else len(questions)
+    _refuse_picture(picture, written=written, states=states, views=shown_together * len(paths))
     if (shown.task == "captioning") != bool(images):
         raise ConfigError(
             f"{model}: is a captioner, which reads images: give --image FILE instead of sentences"
@@ -206,6 +221,9 @@ def inspect(
         return
     drawn = choice(picture or ("states" if states else shown.pictures[0]), shown.pictures, option="--picture")
     indices = _open_indices(models) if states else {}
+    if shown.task == "embedding":
+        write_views(_similarity_views(models, questions), models, shown, format=written, output=output, picture=drawn)
+        return
     views = [
         _view(
             loaded,
@@ -239,11 +257,14 @@ def _refuse_picture(picture: str | None, *, written: str, states: bool, views: i
 
 def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, Loaded]":
     """Loads models, which must be of one kind; returns them by their paths."""
-    from calque.engine import load, model_kind
+    from calque.engine import Recommender, load, model_kind
 
     names = device_and_precision(device, precision, gradients=True)
     models = {str(path): load(path, device=names[0], precision=names[1]) for path in paths}
     kinds = {name: model_kind(loaded) for name, loaded in models.items()}
+    for name, loaded in models.items():
+        if isinstance(loaded, Recommender):
+            raise ConfigError(f"{name}: is a recommender; `calque inspect` shows models that read text")
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
         raise ConfigError(f"models of different kinds cannot be shown side by side: {listed}")
@@ -253,6 +274,9 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
 def _refuse_other_options(options: Mapping[str, Any], *, shown: "Shown", continuation: int | None) -> None:
     """Raises a ConfigError for options that apply only to models of another task."""
     given = _given(options)
+    if shown.task == "statistical translation" and given:
+        raise ConfigError(f"{', '.join(given)}: for neural translation models only; this model is a statistical one")
+    given = [name for name in _given(options) if shown.task != "embedding" or name != "--target"]
     if shown.task != "translation" and given:
         raise ConfigError(f"{', '.join(given)}: for translation models only; this model is for {shown.task}")
     if shown.task != "language-modelling" and continuation is not None:
@@ -275,6 +299,20 @@ def _open_indices(models: "dict[str, Loaded]") -> "dict[str, StateIndex]":
     return {name: open_run_index(loaded, Path(name)) for name, loaded in models.items()}  # type: ignore[arg-type]
 
 
+def _similarity_views(models: "dict[str, Loaded]", questions: Sequence[Question]) -> list[View]:
+    """The views of sentence encoders, each of all sentences together."""
+    from calque.engine import SentenceEncoder
+    from calque.inspection.sentence_similarity import inspect_similarity
+
+    sources = [str(question.text) for question in questions]
+    targets = [question.target for question in questions if question.target is not None] or None
+    return [
+        View(name, inspect_similarity(loaded, sources, targets))
+        for name, loaded in models.items()
+        if isinstance(loaded, SentenceEncoder)
+    ]
+
+
 def _view(
     loaded: "Loaded",
     name: str,
@@ -288,17 +326,22 @@ def _view(
 ) -> View:
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
-    from calque.engine import Captioner, Request, Tagger, TextGenerator
+    from calque.commands.statistical_models import with_settings
+    from calque.engine import Captioner, PhraseTranslator, Request, Tagger, TextGenerator, Translator
     from calque.inspection.captioning import inspect_caption
     from calque.inspection.language_model import inspect_text
+    from calque.inspection.phrase_view import inspect_phrases
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
     from calque.inspection.translation import inspect_translation
 
     wanted = True if saliency else None
+    if isinstance(loaded, PhraseTranslator):
+        assert isinstance(question.text, str)
+        return View(name, inspect_phrases(with_settings(loaded, settings, beam=None), question.text))
     if isinstance(loaded, Tagger):
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
-    assert isinstance(question.text, str)
+    assert isinstance(question.text, str) and isinstance(loaded, Translator | TextGenerator | Captioner)
     search = search_of(loaded.search, settings, beam=None, nbest=1, batch_tokens=None)
     if isinstance(loaded, Captioner):
         return View(name, inspect_caption(loaded, Path(question.text), search=search))

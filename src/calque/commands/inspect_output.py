@@ -71,9 +71,10 @@ def _lines(views: Sequence[View], shown: "Shown", *, several: bool) -> Iterator[
         if states is not None:
             yield ""
             yield from states_summary(states)
-    if len(views) > 2:
+    brief = shown.brief
+    if len(views) > 2 and brief is not None:
         yield ""
-        yield from brief_lines([(view.name if several else None, shown.brief(view.view)) for view in views])
+        yield from brief_lines([(view.name if several else None, brief(view.view)) for view in views])
 
 
 def _document(views: Sequence[View], models: "dict[str, Loaded]", shown: "Shown", *, format: str) -> str:

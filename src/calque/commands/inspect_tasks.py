@@ -4,16 +4,26 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from calque.commands.inspect_image import caption_brief, caption_lines
+from calque.commands.inspect_phrases import draw_phrases, phrase_brief, phrase_lines
+from calque.commands.inspect_similarity import similarity_lines
 from calque.commands.inspect_task_text import tagging_brief, tagging_lines, text_brief, text_lines
 from calque.commands.inspect_text import Brief, sentence_brief, sentence_lines
-from calque.engine import Captioner, Loaded, Tagger, TextGenerator, Translator
+from calque.engine import Captioner, Loaded, PhraseTranslator, SentenceEncoder, Tagger, TextGenerator, Translator
 from calque.inspection import pictures, task_pictures
 from calque.inspection.captioning import PICTURES as CAPTION_PICTURES
 from calque.inspection.captioning import caption_values, draw_caption
 from calque.inspection.document import model_summary, sentence_values
+from calque.inspection.phrase_view import phrase_summary, phrase_values
+from calque.inspection.sentence_similarity import (
+    SIMILARITY_PICTURES,
+    draw_similarity,
+    encoder_summary,
+    similarity_values,
+)
 from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
 
 STATES = "states"
+STATISTICAL = "statistical translation"
 
 
 class Shown(NamedTuple):
@@ -21,7 +31,7 @@ class Shown(NamedTuple):
 
     task: str
     lines: Callable[..., Iterator[str]]  # (view, name=)
-    brief: Callable[..., Brief]  # (view)
+    brief: Callable[..., Brief] | None  # (view); None if a view shows many sentences
     values: Callable[..., dict[str, Any]]  # (view, weights=)
     summary: Callable[..., dict[str, Any]]  # (model, name=)
     draw: Callable[..., list[str]]  # (path, view, picture=)
@@ -55,6 +65,18 @@ TASKS: dict[type[Loaded], Shown] = {
         tagger_summary,
         task_pictures.draw_tagging,
         tuple(task_pictures.TAGGING_PICTURES),
+    ),
+    PhraseTranslator: Shown(
+        STATISTICAL, phrase_lines, phrase_brief, phrase_values, phrase_summary, draw_phrases, ("phrases",)
+    ),
+    SentenceEncoder: Shown(
+        "embedding",
+        similarity_lines,
+        None,
+        similarity_values,
+        encoder_summary,
+        draw_similarity,
+        tuple(SIMILARITY_PICTURES),
     ),
     Captioner: Shown(
         "captioning",

@@ -15,6 +15,9 @@ from calque.engine import (
     Captioner,
     Channel,
     Loaded,
+    PhraseTranslator,
+    Recommender,
+    SentenceEncoder,
     Tagger,
     TextGenerator,
     Translator,
@@ -92,6 +95,9 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     Translator: "--source FILE --reference FILE",
     TextGenerator: "--text FILE",
     Tagger: "--conll FILE",
+    PhraseTranslator: "--source FILE --reference FILE",
+    SentenceEncoder: "--source FILE --target FILE",
+    Recommender: "--sequences FILE",
     Captioner: "--images FILE",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""

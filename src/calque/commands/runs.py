@@ -260,9 +260,9 @@ def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
     if section(config, "task", origin=origin).get("kind") == "own":
         return "own task"
     model = section(config, "model", origin=origin)
-    names = {"language-model": ["network"], "tagger": ["encoder"], "captioner": ["image", "decoder"]}.get(
-        str(model.get("kind")), ["encoder", "decoder"]
-    )
+    own_parts = {"language-model": ["network"], "tagger": ["encoder"], "recommender": ["network"]}
+    own_parts |= {"captioner": ["image", "decoder"]}
+    names = own_parts.get(str(model.get("kind")), ["encoder", "decoder"])
     parts = [_describe_part(section(config, f"model.{name}", origin=origin)) for name in names]
     head = [str(model["head"])] if "head" in model else []  # of a tagger
     return " → ".join(dict.fromkeys([*parts, *head]))

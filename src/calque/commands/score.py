@@ -86,12 +86,36 @@ def _load_scorer(
     model: Path, *, source: Path | None, device: "DeviceName", precision: "PrecisionName"
 ) -> "Translator | TextGenerator":
     """Loads the model; raises a DataError if it needs a source and none is given, or the other way round."""
-    from calque.engine import Captioner, Tagger, TextGenerator, Translator, load
+    from calque.engine import (
+        Captioner,
+        PhraseTranslator,
+        Recommender,
+        SentenceEncoder,
+        Tagger,
+        TextGenerator,
+        Translator,
+        load,
+    )
 
     scorer = load(model, device=device, precision=precision)
     if isinstance(scorer, Tagger):
         raise DataError(
             f"{model}: is a tagger and cannot score text; `calque evaluate {shell_path(model)} --conll FILE` scores it"
+        )
+    if isinstance(scorer, PhraseTranslator):
+        raise DataError(
+            f"{model}: is a statistical translation model, whose scores are no probabilities; `calque evaluate "
+            f"{shell_path(model)} --source FILE --reference FILE` evaluates it"
+        )
+    if isinstance(scorer, SentenceEncoder):
+        raise DataError(
+            f"{model}: is a sentence encoder and has no probabilities; `calque evaluate {shell_path(model)} --source "
+            "FILE --target FILE` scores it"
+        )
+    if isinstance(scorer, Recommender):
+        raise DataError(
+            f"{model}: is a recommender and cannot score text; `calque evaluate {shell_path(model)} --sequences FILE` "
+            "scores it"
         )
     if isinstance(scorer, Captioner):
         raise DataError(

@@ -15,7 +15,7 @@ from calque.commands.output import DirectOutput, ResumableFile
 from calque.commands.progress import counting
 from calque.commands.rendering import Rendering, TranslatedLine, one_line, render
 from calque.data.lines import LINE_LIMIT, Line
-from calque.engine import Engine, Request, Translation
+from calque.engine import Engine, PhraseEngine, Request, Translation
 from calque.engine.constraint_files import RequestBuilder
 from calque.engine.engine import WINDOW
 from calque.engine.inline import has_mark
@@ -43,13 +43,15 @@ SHOWN = 10  # lines reported per kind of warning before they are only counted
 class LineTranslator(NamedTuple):
     """Translates lines: builds their requests, which the engine answers."""
 
-    engine: Engine
+    engine: Engine | PhraseEngine
     requests: RequestBuilder
 
     @property
     def search(self) -> SearchConfig:
         """The settings of search."""
-        return self.requests.template.search or self.engine.models.search
+        if self.requests.template.search is not None:
+            return self.requests.template.search
+        return self.engine.models.search if isinstance(self.engine, Engine) else self.engine.translator.search
 
     def translate(self, lines: Sequence[Line]) -> Iterator[TranslatedLine]:
         """The translation of every line, in order, or the error in place of it."""

@@ -27,6 +27,8 @@ NEXT = {
     "translation": "translate {run} --input FILE",
     "language-modelling": "generate {run}",
     "tagging": "tag {run} --input FILE",
+    "embedding": "embed {run} --input FILE --output vectors.npy",
+    "recommendation": "recommend {run} --input FILE",
     "captioning": "caption {run} IMAGE",
 }
 """The command that uses a model of each task."""
@@ -68,7 +70,8 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a model from aligned text files, tables of pairs, text, labelled words or images, or from a config.
+    """Train a model from aligned text files, from tables of pairs, from text, from labelled words, from histories of
+    items, from images, or from a config.
 
     Without a config, all settings are chosen by the size of the corpus, printed, and written to RUN/config.toml.
     Ctrl-C saves and stops (exit code 75); --resume continues exactly from there. Settings that the saved state depends
@@ -93,6 +96,8 @@ def train(
         calque train --conll train.conllu --valid-conll dev.conllu --system ma2016 --run runs/upos
 
         calque train --conll train.txt --columns form,pos,chunk task.inputs=pos
+
+        calque train --sequences users.txt --system kang2018 --run runs/beauty
 
         calque train --images train.jsonl --valid-images valid.jsonl --system xu2015 --run runs/captions
 
@@ -119,8 +124,8 @@ def train(
     is_named = any(override.startswith(("data.train=", "data.store=")) for override in overrides)
     if resume is None and config is None and not is_named and "train" not in corpora:
         raise ConfigError(
-            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, --images, "
-            "--config or --resume"
+            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, "
+            "--sequences, --images, --config or --resume"
         )
     from calque import experiment
     from calque.commands.progress import preparing

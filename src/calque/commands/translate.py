@@ -1,6 +1,7 @@
 """The command `calque translate`, which translates a file or standard input."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -27,6 +28,8 @@ from calque.commands.rendering import FORMATS
 from calque.errors import ConfigError, DataError, shell_path
 
 if TYPE_CHECKING:
+    from calque.commands.rendering import Rendering
+    from calque.commands.streaming import LineTranslator
     from calque.engine import Translator
     from calque.search.settings import SearchConfig
 
@@ -153,10 +156,11 @@ def translate(
         refuse_idle_settings,
         search_of,
     )
-    from calque.commands.output import fingerprint, refuse_output, sink
+    from calque.commands.output import fingerprint, refuse_output
     from calque.commands.rendering import Rendering
-    from calque.commands.streaming import LineTranslator, converse, stream
-    from calque.engine import Request
+    from calque.commands.statistical_models import load_statistical, refuse_neural_options
+    from calque.commands.streaming import LineTranslator
+    from calque.engine import Request, is_statistical
     from calque.engine.constraint_files import RequestBuilder
     from calque.engine.engine import WINDOW
     from calque.search.decode import check_phrases_supported
@@ -166,6 +170,37 @@ def translate(
     rendering = Rendering.from_options(format, nbest=nbest, attention=attention)
     paths = ModelPaths.from_options(model, ensemble or (), language, reverse, device=device, precision=precision)
     files = (prefixes, terms, forbid, dictionary)
+    if is_statistical(model):
+        neural = {"--shortlist": shortlist, "--attention": attention, "--ensemble": ensemble, "--language": language}
+        neural |= {"--reverse": reverse, "--prefixes": prefixes, "--terms": terms, "--inline": inline}
+        neural |= {"--forbid": forbid, "--replace-unknown": replace_unknown, "--dictionary": dictionary}
+        refuse_neural_options(neural | {"--batch-tokens": batch_tokens}, model=model)
+        refuse_unreadable(input)
+        refuse_output(output, input)
+        statistical = load_statistical(model, settings or [], beam=beam, device=device, precision=precision)
+        template = Request(
+            "", search=statistical.search, nbest=nbest, long=long_lines, detail=rendering.format == "jsonl"
+        )
+        statistical_engine = statistical.engine()
+        statistical_engine.check(template)
+        _stream(
+            LineTranslator(
+                statistical_engine,
+                RequestBuilder(input_name(input), template=template, prefixes=None, terms=None, inline=False),
+            ),
+            input,
+            output,
+            format=format,
+            rendering=rendering,
+            invalid=invalid_lines,
+            made_from=lambda: fingerprint(
+                models=[model],
+                input=input,
+                files=(),
+                settings=[statistical.config.search.model_dump(), rendering, invalid_lines, long],
+            ),
+        )
+        return
     if forbid is not None and not forbid.exists():
         raise DataError(f"--forbid {forbid}: no such file; it takes a file with one word per line")
     refuse_unreadable(input, *files)
@@ -193,19 +228,41 @@ def translate(
     engine.check(template)
     if terms or inline:
         check_phrases_supported(search)
-    lines_translator = LineTranslator(engine, requests)
-    typed = input is None and sys.stdin.isatty()
-    if typed and output is None:
-        converse(lines_translator, rendering=rendering if format else None)
-        return
     parts = [search.model_dump(), rendering, invalid_lines, replace_unknown, long == "split", WINDOW, inline]
     parts.append(paths.fingerprint_parts(translator))
-    made_from = fingerprint(models=paths.folders, input=input, files=files, settings=parts) if output else None
-    lines = input_lines(input, invalid=invalid_lines)
-    is_live = input is None or is_pipe(input)
-    stream(
-        lines_translator, lines, live=is_live, typed=typed, rendering=rendering, sink=sink(output, made_from=made_from)
+    _stream(
+        LineTranslator(engine, requests),
+        input,
+        output,
+        format=format,
+        rendering=rendering,
+        invalid=invalid_lines,
+        made_from=lambda: fingerprint(models=paths.folders, input=input, files=files, settings=parts),
     )
+
+
+def _stream(
+    translator: "LineTranslator",
+    input: Path | None,
+    output: Path | None,
+    *,
+    format: str | None,
+    rendering: "Rendering",
+    invalid: Literal["fail", "skip", "replace"],
+    made_from: Callable[[], str | None],
+) -> None:
+    """Translates typed lines, or those of a file or pipe; `made_from` tells what an output file depends on."""
+    from calque.commands.output import sink
+    from calque.commands.streaming import converse, stream
+
+    typed = input is None and sys.stdin.isatty()
+    if typed and output is None:
+        converse(translator, rendering=rendering if format else None)
+        return
+    lines = input_lines(input, invalid=invalid)
+    is_live = input is None or is_pipe(input)
+    target = sink(output, made_from=made_from() if output else None)
+    stream(translator, lines, live=is_live, typed=typed, rendering=rendering, sink=target)
 
 
 def _warn(translator: "Translator", search: "SearchConfig", *, requires_phrases: bool, attention: bool) -> None:

@@ -15,6 +15,13 @@ from calque.config import Config
 from calque.data.image_manifests import ImagesConfig
 from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Digest, Invalid, file_line_lists, file_lines
+from calque.data.sequence_files import LINE_BYTES as HISTORY_BYTES
+from calque.data.sequence_files import (
+    SequenceCorpus,
+    SequenceRecordsConfig,
+    SequencesConfig,
+    refuse_repeated_users,
+)
 from calque.data.tables import RECORD_BYTES, CsvConfig, TableCorpus, TsvConfig, Weight, csv_lines
 from calque.errors import DataError
 
@@ -106,7 +113,16 @@ CONLLU_NAMES = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel"
 WordCorpus = ConlluConfig | ColumnFileConfig
 PairCorpus = FilesConfig | TsvConfig | CsvConfig | JsonlConfig
 Corpus = Annotated[
-    FilesConfig | TsvConfig | CsvConfig | JsonlConfig | TextFileConfig | ConlluConfig | ColumnFileConfig | ImagesConfig,
+    FilesConfig
+    | TsvConfig
+    | CsvConfig
+    | JsonlConfig
+    | TextFileConfig
+    | ConlluConfig
+    | ColumnFileConfig
+    | SequencesConfig
+    | SequenceRecordsConfig
+    | ImagesConfig,
     Field(discriminator="kind"),
 ]
 
@@ -151,9 +167,8 @@ class DataConfig(Config):
 
     def longest_row(self, *, running: bool) -> int:
         """An upper bound on the values in a stored row; rows of links, characters or running text may be very long."""
-        is_long = self.aligned or any(
-            isinstance(corpus, WordCorpus | ImagesConfig) for corpus in (*self.train, *self.valid)
-        )
+        long_rows = WordCorpus | SequenceCorpus | ImagesConfig
+        is_long = self.aligned or any(isinstance(corpus, long_rows) for corpus in (*self.train, *self.valid))
         return (1 << 31) if is_long or running else self.maximum_length + 1
 
     def line_limit(self, *, running: bool) -> int:
@@ -162,6 +177,8 @@ class DataConfig(Config):
         A longer line would exceed `maximum_length` tokens anyway. Running text, which has no such limit, may be a
         single line.
         """
+        if any(isinstance(corpus, SequenceCorpus) for corpus in self.train):
+            return HISTORY_BYTES
         return RUNNING_LIMIT if running else 64 * max(self.maximum_length, 1024)
 
 
@@ -187,6 +204,8 @@ def paths(corpus: Corpus) -> dict[str, Path]:
             files = {"source": corpus.source, "target": corpus.target}
         case TsvConfig() | CsvConfig() | JsonlConfig() | TextFileConfig() | ConlluConfig() | ColumnFileConfig():
             files = {"path": corpus.path}
+        case SequencesConfig() | SequenceRecordsConfig():
+            files = {"path": corpus.path}
         case ImagesConfig():
             files = {"path": corpus.path}
         case _:
@@ -204,6 +223,8 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
             return ("text",)
         case ConlluConfig() | ColumnFileConfig():
             return corpus.columns
+        case SequencesConfig() | SequenceRecordsConfig():
+            return corpus.columns
         case ImagesConfig():
             return ("image", "caption")
         case _:
@@ -216,6 +237,12 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
     Each file is read once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of
     words ends at the end of a sentence.
     """
+    if isinstance(corpus, SequenceCorpus):
+        users: dict[str, int] = {}
+        for block in _line_blocks(corpus, limit=limit, digests=digests or {}):
+            refuse_repeated_users(block.files[0], corpus=corpus, first=block.first, seen=users)
+            yield block
+        return
     if not isinstance(corpus, CsvConfig | WordCorpus):
         yield from _line_blocks(corpus, limit=limit, digests=digests or {})
         return

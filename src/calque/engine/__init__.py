@@ -11,8 +11,11 @@ from calque.engine.engine import Engine
 from calque.engine.folder import (
     Loaded,
     architecture,
+    is_statistical,
     load,
     load_captioner,
+    load_recommender,
+    load_sentence_encoder,
     load_tagger,
     load_text_generator,
     load_translator,
@@ -21,7 +24,12 @@ from calque.engine.folder import (
 from calque.engine.language_model_folder import save_language_model
 from calque.engine.model_files import KIND, WEIGHTS
 from calque.engine.noisy_channel import Channel
+from calque.engine.phrase_translator import PhraseEngine, PhraseTranslator
 from calque.engine.preparation import PendingAnswer
+from calque.engine.recommender import History, Recommendations, Recommender
+from calque.engine.recommender_folder import save_recommender
+from calque.engine.sentence_encoder import Neighbour, SentenceEncoder
+from calque.engine.sentence_encoder_folder import save_sentence_encoder
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
 from calque.engine.tagger_folder import save_tagger
 from calque.engine.text_generator import TextGenerator, TextPerplexity
@@ -47,12 +55,19 @@ __all__ = [
     "Detail",
     "DeviceName",
     "Engine",
+    "History",
     "Loaded",
+    "Neighbour",
     "PendingAnswer",
+    "PhraseEngine",
+    "PhraseTranslator",
     "PrecisionName",
+    "Recommendations",
+    "Recommender",
     "Request",
     "Scored",
     "Sentence",
+    "SentenceEncoder",
     "TaggedSentence",
     "Tagger",
     "TextGenerator",
@@ -62,8 +77,11 @@ __all__ = [
     "architecture",
     "choose_device",
     "decoding_step",
+    "is_statistical",
     "load",
     "load_captioner",
+    "load_recommender",
+    "load_sentence_encoder",
     "load_tagger",
     "load_text_generator",
     "load_translator",
@@ -72,5 +90,7 @@ __all__ = [
     "save_captioner",
     "save_language_model",
     "save_model",
+    "save_recommender",
+    "save_sentence_encoder",
     "save_tagger",
 ]

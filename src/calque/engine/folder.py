@@ -10,6 +10,12 @@ from calque.engine.captioner import Captioner
 from calque.engine.captioner_folder import CaptionerFolder, read_captioner
 from calque.engine.language_model_folder import LanguageModelFolder, read_language_model
 from calque.engine.model_files import FORMATS, INT8_DETAILS, INT8_FORMAT, KIND, WEIGHTS
+from calque.engine.phrase_folder import PhraseFolder, read_phrase_translator
+from calque.engine.phrase_translator import PhraseTranslator
+from calque.engine.recommender import Recommender
+from calque.engine.recommender_folder import RecommenderFolder, read_recommender
+from calque.engine.sentence_encoder import SentenceEncoder
+from calque.engine.sentence_encoder_folder import SentenceEncoderFolder, read_sentence_encoder
 from calque.engine.tagger import Tagger
 from calque.engine.tagger_folder import TaggerFolder, read_tagger
 from calque.engine.text_generator import TextGenerator
@@ -25,18 +31,20 @@ from calque.layers.packed import pack
 from calque.layers.padded import pad
 from calque.search.graphs import Graphs
 
-AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, Captioner)
-Loaded = Translator | TextGenerator | Tagger | Captioner
+AnyLoaded = TypeVar(
+    "AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder, Recommender, Captioner
+)
+Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder | Recommender | Captioner
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Loaded:
     """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
-    Returns a translator, a text generator, a tagger or a captioner, depending on the task. Weights are stored and
-    multiplied in `precision`; probabilities are computed in at least float32. With int8, for CPUs, large products are
-    computed in 8 bits: about 1.5 times as fast in large batches, with slightly different translations. With auto, the
-    precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
+    Returns a translator, a text generator, a tagger, a sentence encoder, a recommender or a captioner, depending on the
+    task. Weights are stored and multiplied in `precision`; probabilities are computed in at least float32. With int8,
+    for CPUs, large products are computed in 8 bits: about 1.5 times as fast in large batches, with slightly different
+    translations. With auto, the precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -69,6 +77,20 @@ def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: Pre
     return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
 
 
+def load_sentence_encoder(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
+) -> SentenceEncoder:
+    """`load` for a sentence encoder; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(SentenceEncoder, path, purpose="encode pairs", device=device, precision=precision)
+
+
+def load_recommender(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
+) -> Recommender:
+    """`load` for a recommender; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(Recommender, path, purpose="recommend items", device=device, precision=precision)
+
+
 def load_captioner(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Captioner:
     """`load` for a captioner; for any other model, raises an error that names the command to use instead."""
     return _load_kind(Captioner, path, purpose="describe images", device=device, precision=precision)
@@ -83,6 +105,12 @@ def architecture(loaded: Loaded) -> str:
             return f"{loaded.config.network.kind} language model"
         case Tagger():
             return f"{loaded.config.encoder.kind} to {loaded.config.head}"
+        case PhraseTranslator():
+            return "phrase-based" if loaded.config.units == "phrases" else "word for word"
+        case SentenceEncoder():
+            return f"{loaded.config.encoder.kind} sentence encoder"
+        case Recommender():
+            return f"{loaded.config.network.kind} recommender"
         case Captioner():
             return f"{loaded.config.image.kind} to {loaded.config.decoder.kind}"
 
@@ -96,6 +124,12 @@ def model_kind(loaded: Loaded) -> str:
             return "a language model"
         case Tagger():
             return "a tagger"
+        case PhraseTranslator():
+            return "a statistical translation model"
+        case SentenceEncoder():
+            return "a sentence encoder"
+        case Recommender():
+            return "a recommender"
         case Captioner():
             return "a captioner"
 
@@ -106,6 +140,8 @@ def _load_kind(
     loaded = load(path, device=device, precision=precision)
     if isinstance(loaded, kind):
         return loaded
+    if isinstance(loaded, PhraseTranslator) and kind is Translator:
+        raise FolderError(f"{path}: is {model_kind(loaded)}, and this is for neural models; {_usage(loaded, path)}")
     raise FolderError(f"{path}: is {model_kind(loaded)} and cannot {purpose}; {_usage(loaded, path)}")
 
 
@@ -122,6 +158,12 @@ def _usage(loaded: Loaded, path: str | Path) -> str:
             )
         case Tagger():
             return f"`calque tag {argument}` labels words with it"
+        case PhraseTranslator():
+            return f"`calque translate {argument}` translates with it"
+        case SentenceEncoder():
+            return f"`calque embed {argument}` computes sentence vectors with it"
+        case Recommender():
+            return f"`calque recommend {argument}` recommends items with it"
         case Captioner():
             return f"`calque caption {argument} FILE` describes an image with it"
 
@@ -190,6 +232,11 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
         loaded = _read_folder(folder, values, format=manifest.format)
     except (ConfigError, TextError) as error:
         raise FolderError(f"{folder} cannot be used:\n{error}") from None
+    if isinstance(loaded, PhraseTranslator):
+        if precision not in ("auto", "float32"):
+            raise ConfigError(f"precision {precision}: a statistical model has tables in float32; leave it out")
+        loaded.model.eval()
+        return loaded
     loaded.model.to(device=chosen_device, dtype=dtype).eval()
     keep_normalised(loaded.model)
     if precision == "int8":
@@ -203,6 +250,18 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
     return loaded
 
 
+def is_statistical(path: Path) -> bool:
+    """Whether a run or model folder has a statistical translation model, by its config, which is not verified."""
+    with suppress(ConfigError, OSError):
+        return _is_statistical(read_toml(model_folder(path) / "config.toml"))
+    return False
+
+
+def _is_statistical(values: Values) -> bool:
+    model = values.get("model")
+    return isinstance(model, dict) and model.get("kind") == "phrase-based"
+
+
 def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
     origin = str(folder / "config.toml")
     task = values.get("task")
@@ -213,10 +272,20 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
             )
         case "tagging":
             return read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True), format=format)
+        case "embedding":
+            return read_sentence_encoder(
+                folder, check(SentenceEncoderFolder, values, origin=origin, written=True), format=format
+            )
+        case "recommendation":
+            return read_recommender(
+                folder, check(RecommenderFolder, values, origin=origin, written=True), format=format
+            )
         case "captioning":
             return read_captioner(folder, check(CaptionerFolder, values, origin=origin, written=True), format=format)
         case "own":
             raise _own_model_error(folder)
+        case _ if _is_statistical(values):
+            return read_phrase_translator(folder, check(PhraseFolder, values, origin=origin, written=True))
         case _:
             folder_config = check(TranslationFolder, values, origin=origin, written=True)
             return read_translator(folder, folder_config, format=format)

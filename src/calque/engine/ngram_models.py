@@ -4,14 +4,21 @@
 >>> log_prob, state = queries.score(queries.start(), word)
 """
 
+from typing import Literal
+
 import numpy as np
 import torch
 
+from calque import __version__
 from calque.engine.text_generator import TextGenerator
 from calque.errors import FolderError
 from calque.models.language_model import LanguageModel, LanguageModelConfig
-from calque.models.ngram import NgramOutput
+from calque.models.ngram import NgramLanguageConfig, NgramOutput
+from calque.search.settings import SearchConfig
+from calque.statistics.arpa import ArpaModel
 from calque.statistics.ngram_tables import NgramQueries, NgramTables
+from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.text import Tokenizer, TokensTokenizer, Vocabulary
 
 
 def ngram_model(tables: NgramTables, *, config: LanguageModelConfig) -> LanguageModel:
@@ -25,14 +32,13 @@ def ngram_model(tables: NgramTables, *, config: LanguageModelConfig) -> Language
     return model
 
 
-def ngram_tables(generator: TextGenerator) -> NgramTables:
-    """The tables of an n-gram model; a FolderError for any other language model."""
+def ngram_tables(generator: TextGenerator, *, origin: str = "this language model") -> NgramTables:
+    """The tables of an n-gram model; for any other language model, a FolderError that names it by `origin`."""
     output, size = generator.model.output, generator.model.vocabulary_size
     if not isinstance(output, NgramOutput):
-        kind = generator.config.network.kind
         raise FolderError(
-            f"this language model is {'an' if kind[0] in 'aeiou' else 'a'} {kind} network, which has no n-grams; "
-            "`calque train --system kneser-ney --text FILE` estimates a model that has"
+            f"{origin}: has a {generator.config.network.kind} network, not n-grams; `calque train --system kneser-ney "
+            "--text FILE` estimates a model that has them"
         )
     keys = [table.cpu().numpy() for table in output.keys.values()]
     log_probs, backoffs = (
@@ -45,3 +51,34 @@ def ngram_tables(generator: TextGenerator) -> NgramTables:
 def ngram_queries(generator: TextGenerator) -> NgramQueries:
     """Queries of an n-gram model word by word, on the host; much faster there than the model itself."""
     return NgramQueries(ngram_tables(generator), begin=generator.start)
+
+
+def arpa_generator(
+    model: ArpaModel, *, tokenizer: Tokenizer | None, reading: Literal["lines", "running"]
+) -> TextGenerator:
+    """The model of an ARPA file, with the tokenizer whose pieces it was read with, or else words of its own."""
+    config = LanguageModelConfig(network=NgramLanguageConfig(order=model.tables.order))
+    return TextGenerator(
+        ngram_model(model.tables, config=config).eval(),
+        tokenizer or TokensTokenizer(Vocabulary(model.pieces)),
+        config=config,
+        task=LanguageModellingConfig(reading=reading),
+        search=SearchConfig(),
+    )
+
+
+def arpa_card(model: ArpaModel, *, name: str) -> str:
+    """The model card of an imported ARPA file."""
+    sizes = ", ".join(f"{size:,} {order}-grams" for order, size in enumerate(model.tables.sizes, start=1))
+    return "\n".join(
+        [
+            "# A language model",
+            "",
+            f"- n-grams read from the ARPA file {name} with Calque {__version__}",
+            f"- {sizes}",
+            "",
+            "Use it: `calque score FOLDER --target FILE`, `calque generate FOLDER`, or in Python",
+            '`calque.load("FOLDER").score(["..."])`. `manifest.json` holds the SHA-256 of every file here.',
+            "",
+        ]
+    )

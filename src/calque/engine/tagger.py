@@ -15,6 +15,7 @@ from calque.data.buckets import Size
 from calque.data.store import Rows, Store, pack, store_in_memory
 from calque.data.tag_batch import TagBatch, collate_tags
 from calque.data.tagging_preparation import WORD_LENGTHS
+from calque.engine.sentence_vectors import EmbedsText, WordReader
 from calque.errors import TextError
 from calque.layers.crf import allowed_transitions
 from calque.layers.int8 import parameter_count
@@ -68,7 +69,7 @@ class StoreLabels(NamedTuple):
         return self.nats / max(1, self.words)
 
 
-class Tagger:
+class Tagger(EmbedsText):
     """A tagging model with its vocabularies.
 
     >>> tagger = calque.load("runs/upos")
@@ -166,6 +167,17 @@ class Tagger:
         self._refuse_incomplete(sentence)
         encoded = self.vocabularies.encode(*sentence)
         return source_of(self._batch([encoded] * rows).to(self.device))
+
+    def vector_reader(self) -> WordReader:
+        """What reads texts for `embed`."""
+        return WordReader(self)
+
+    def words(self, sentences: Sequence[Sequence[str]]) -> Words:
+        """The model's input for sentences of words, none of them empty."""
+        for sentence in sentences:
+            self._refuse_incomplete(Sentence(sentence))
+        encoded = [self.vocabularies.encode(sentence, {}) for sentence in sentences]
+        return source_of(self._batch(encoded).to(self.device))
 
     def _group(self, sentences: Sequence[Sentence], *, marginals: bool, batch_tokens: int) -> Iterator[TaggedSentence]:
         for sentence in sentences:

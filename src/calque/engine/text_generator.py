@@ -18,11 +18,13 @@ from calque.engine.prompt import (
     token_log_probs,
     without_repetition,
 )
+from calque.engine.sentence_vectors import EmbedsText, TextReader
 from calque.engine.types import Candidate, Scored
 from calque.errors import ConfigError, TextError
 from calque.evaluation.perplexity import perplexity
 from calque.layers.int8 import parameter_count
 from calque.models.language_model import LanguageModel, LanguageModelConfig
+from calque.models.ngram import NgramLanguageConfig
 from calque.objectives.cross_entropy import without_padding
 from calque.objectives.decoding_step import MARKS, language_step
 from calque.objectives.language_model import TextLoss, lines_loss, running_loss, running_token_losses
@@ -72,7 +74,7 @@ class WordLosses(NamedTuple):
     """The number of pieces, the line's end included."""
 
 
-class TextGenerator:
+class TextGenerator(EmbedsText):
     """A language model with its tokenizer.
 
     >>> generator = calque.load("runs/english")
@@ -107,6 +109,12 @@ class TextGenerator:
     def start(self) -> int:
         """The token before a text: EOS for running text, which follows a line end, else BOS."""
         return EOS if self.task.reading == "running" else BOS
+
+    def vector_reader(self) -> TextReader:
+        """What reads texts for `embed`."""
+        if isinstance(self.config.network, NgramLanguageConfig):
+            raise ConfigError("an n-gram model has no vectors; embed texts with a recurrent or Transformer model")
+        return TextReader(self.model, self.tokenizer, start=self.start)
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> Iterator[Scored]:

@@ -13,6 +13,7 @@ from calque.engine.ensemble import Ensemble, refuse_other_vocabularies
 from calque.engine.forced_decoding import TargetTokens
 from calque.engine.noisy_channel import Channel
 from calque.engine.postprocessing import pieces_of
+from calque.engine.sentence_vectors import EmbedsText, SourceReader
 from calque.engine.text_generator import TextGenerator
 from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Request, Scored, Translation
@@ -30,7 +31,7 @@ from calque.text.length_profile import LengthProfile
 SCORED = 64  # given translations scored together
 
 
-class Translator:
+class Translator(EmbedsText):
     """A model that translates text.
 
     >>> translator = calque.load("runs/1")
@@ -173,6 +174,10 @@ class Translator:
             if isinstance(answer, CalqueError):
                 raise answer
             yield answer
+
+    def vector_reader(self) -> SourceReader:
+        """What reads texts for `embed`: the encoder of this model, without those of an ensemble."""
+        return SourceReader(self.model, self.tokenizers.source, limit=self.search.source_limit)
 
     def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float:
         """The cross-entropy of given translations in nats per piece; its exponential is the perplexity.

@@ -9,18 +9,24 @@ from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.experiment.assembly import Assembly, precision_warnings, refuse_uncomputable, refuse_unknown_metrics
 from calque.experiment.captioning import CaptioningAssembly
+from calque.experiment.embedding import EmbeddingAssembly
 from calque.experiment.language_modelling import LanguageModellingAssembly
+from calque.experiment.phrase_translation import PhraseTranslationAssembly
+from calque.experiment.recommendation import RecommendationAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.tagging import TaggingAssembly
 from calque.experiment.translation import TranslationAssembly
 from calque.inspection.gradient_watching import watched_gradient_flow
+from calque.models.phrase_based import PhraseBasedConfig
 from calque.tasks.captioning import CaptioningConfig
+from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.training.checkpoints import saved_steps
 from calque.training.distributed import Ranks
-from calque.training.job import Job
+from calque.training.job import GradientFlow, Job
 from calque.training.reporting import Reporter
 from calque.training.tensorboard import refuse_without_tensorboard
 
@@ -28,12 +34,18 @@ from calque.training.tensorboard import refuse_without_tensorboard
 def assembly_of(experiment: Experiment) -> Assembly:
     """The assembly for an experiment's task, which prepares its data and builds, validates and saves its model."""
     match experiment.task:
+        case TranslationConfig() if isinstance(experiment.model, PhraseBasedConfig):
+            return PhraseTranslationAssembly(experiment)
         case TranslationConfig():
             return TranslationAssembly(experiment)
         case LanguageModellingConfig():
             return LanguageModellingAssembly(experiment)
         case TaggingConfig():
             return TaggingAssembly(experiment)
+        case EmbeddingConfig():
+            return EmbeddingAssembly(experiment)
+        case RecommendationConfig():
+            return RecommendationAssembly(experiment)
         case CaptioningConfig():
             return CaptioningAssembly(experiment)
         case _:
@@ -71,8 +83,16 @@ def build_job(experiment: Experiment, prepared: Prepared, *, folder: Path, repor
         folder=folder,
         reporter=reporter,
         ranks=ranks,
-        gradient_flow=watched_gradient_flow(experiment.task, prepared.valid) if training.watch_gradients else None,
+        gradient_flow=_gradient_flow(experiment, prepared),
     )
+
+
+def _gradient_flow(experiment: Experiment, prepared: Prepared) -> GradientFlow | None:
+    """The function that measures gradient flow at validations, if it is watched; not every task can be watched."""
+    if not experiment.training.watch_gradients:
+        return None
+    assert isinstance(experiment.task, TranslationConfig | LanguageModellingConfig | TaggingConfig)
+    return watched_gradient_flow(experiment.task, prepared.valid)
 
 
 def refuse_unbuildable(experiment: Experiment) -> None:

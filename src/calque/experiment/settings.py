@@ -15,13 +15,18 @@ from calque.models.captioner import CaptionerConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
+from calque.models.phrase_based import PhraseBasedConfig
+from calque.models.recommender import RecommenderConfig
+from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
 from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
 from calque.tasks.captioning import CaptioningConfig
+from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.text import FormsConfig, GivenConfig, SentencePieceConfig, TextConfig
@@ -30,19 +35,29 @@ from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
 TaskConfig = Annotated[
-    TranslationConfig | LanguageModellingConfig | TaggingConfig | CaptioningConfig, Field(discriminator="kind")
+    TranslationConfig
+    | LanguageModellingConfig
+    | TaggingConfig
+    | EmbeddingConfig
+    | RecommendationConfig
+    | CaptioningConfig,
+    Field(discriminator="kind"),
 ]
 
 MODELS = {
-    "translation": ("encoder-decoder",),
+    "translation": ("encoder-decoder", "phrase-based"),
     "language-modelling": ("language-model",),
     "tagging": ("tagger",),
+    "embedding": ("sentence-encoder",),
+    "recommendation": ("recommender",),
     "captioning": ("captioner",),
 }
 DEFAULT_SYSTEMS = {
     "translation": "tiny",
     "language-modelling": "language",
     "tagging": "huang2015",
+    "embedding": "sentences",
+    "recommendation": "kang2018",
     "captioning": "xu2015",
 }
 """For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
@@ -89,6 +104,12 @@ class Experiment(Config):
                 problems = output_misfits(self, self.model.output) + language_misfits(self)
             case TaggerConfig():
                 problems = tagging_misfits(self, self.model)
+            case PhraseBasedConfig():
+                problems = phrase_misfits(self)
+            case SentenceEncoderConfig():
+                problems = embedding_misfits(self)
+            case RecommenderConfig():
+                problems = recommendation_misfits(self, self.model)
             case CaptionerConfig():
                 problems = captioning_misfits(self, self.model)
             case _:
@@ -116,7 +137,7 @@ class OwnExperiment(Config):
 def with_kinds(values: Values) -> Values:
     """The values of an experiment, with the kinds of its text, model and task sections filled in.
 
-    For taggers and language models, a missing model section and label smoothing (0) are filled in too.
+    For tasks other than translation, a missing model section and label smoothing (0) are filled in too.
     """
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
@@ -131,12 +152,21 @@ def with_kinds(values: Values) -> Values:
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
+        if isinstance(model, dict) and model.get("kind") == "phrase-based":
+            values, text = {**values, "text": with_kind(words_by_default(text))}, None
         training = values.get("training", {})
         if task["kind"] != "translation" and isinstance(training, dict):
             values = {**values, "training": {"label_smoothing": 0.0, **training}}
     if isinstance(text, dict):
         values = {**values, "text": with_kind(text)}
     return values
+
+
+def words_by_default(text: Any) -> Any:
+    """A text section of a statistical translation model: all words of the corpus, unless it has another kind."""
+    if text is None or (isinstance(text, dict) and text.get("kind", "words") == "words"):
+        return {"kind": "words", "vocabulary_size": 1_000_000, **(text or {})}
+    return text
 
 
 def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
@@ -171,6 +201,76 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
         problems.append(
             f"data.invalid = {experiment.data.invalid!r} is for text; labelled words that are not UTF-8 are always "
             "rejected with file and line"
+        )
+    return problems
+
+
+def phrase_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a statistical translation model cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if isinstance(experiment.text, FormsConfig):
+        problems.append("text.kind = 'forms' is for taggers; source and target are text, e.g. with text.kind = 'words'")
+    if experiment.search != SearchConfig():
+        problems.append(
+            "search: beam search is for neural models; model.search has the limits of stack decoding, which a "
+            "statistical model uses"
+        )
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for neural models; a statistical model is estimated from counts")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for neural models; set it to 'fixed'")
+    if any(corpus.weight != 1 for corpus in experiment.data.train):
+        problems.append("data.train: a statistical model counts every pair once, so weight must be 1")
+    return problems
+
+
+def embedding_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a sentence encoder cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if isinstance(experiment.text, FormsConfig):
+        problems.append("text.kind = 'forms' is for taggers; source and target are text, e.g. with 'tokens'")
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a sentence encoder has its contrastive loss only")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if training.label_smoothing:
+        problems.append(f"training.label_smoothing = {training.label_smoothing}: pairs have no labels; set it to 0")
+    if training.compile:
+        problems.append("training.compile: sentence encoders are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append(
+            "training.watch_gradients: gradient flow is not measured for sentence encoders; set it to false"
+        )
+    if experiment.data.aligned:
+        problems.append("data.train: word alignments are for translation; leave them out")
+    return problems
+
+
+def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> list[str]:
+    """Why settings of a recommender cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a recommender minimises the loss of model.output")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text != SentencePieceConfig():
+        problems.append("text: a recommender reads items, not text; remove the section")
+    if training.label_smoothing and model.output.kind != "full":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.output.kind = {model.output.kind!r} "
+            "cannot be combined, as smoothing needs the scores of all items; set training.label_smoothing = 0"
+        )
+    if training.compile:
+        problems.append("training.compile: recommenders are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append("training.watch_gradients: the gradient flow of recommenders is not recorded; set it to 0")
+    if experiment.data.invalid != "fail":
+        problems.append(
+            f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with "
+            "file and line"
         )
     return problems
 

@@ -128,11 +128,7 @@ class TranslationAssembly:
 
     def selects(self, prepared: Prepared) -> ChosenMetric:
         """BLEU, or exact match if most validation targets have no 4-gram, so that BLEU would be noise."""
-        words = median_words([row[1] for row in prepared.valid_text])
-        if not is_short_for_bleu(words):
-            return ChosenMetric(TranslationJudge.selects)
-        unit = "word" if words == 1 else "words"
-        return ChosenMetric("exact_match", f"the median target has {words:g} {unit}, and BLEU needs {LONGEST_NGRAM}")
+        return bleu_or_exact_match([row[1] for row in prepared.valid_text])
 
     def describe(self, prepared: Prepared) -> list[str]:
         tokenizers = load_tokenizers(prepared.vocabularies)
@@ -177,6 +173,15 @@ class TranslationAssembly:
                 "",
             ]
         )
+
+
+def bleu_or_exact_match(references: Sequence[str]) -> ChosenMetric:
+    """BLEU, or exact match if most references have no 4-gram."""
+    words = median_words(references)
+    if not is_short_for_bleu(words):
+        return ChosenMetric(TranslationJudge.selects)
+    unit = "word" if words == 1 else "words"
+    return ChosenMetric("exact_match", f"the median target has {words:g} {unit}, and BLEU needs {LONGEST_NGRAM}")
 
 
 def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:

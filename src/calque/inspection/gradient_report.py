@@ -9,8 +9,8 @@ from calque.config import read_toml
 from calque.data.lines import LINE_LIMIT, path_lines
 from calque.data.prepare import open_prepared
 from calque.devices import DeviceName, PrecisionName
-from calque.engine import Captioner, Loaded, Tagger, TextGenerator, Translator, load
-from calque.errors import DataError
+from calque.engine import Tagger, TextGenerator, Translator, is_statistical, load, model_kind
+from calque.errors import ConfigError, DataError
 from calque.inspection.document import model_summary
 from calque.inspection.gradient_flow import KIND, VERSION, gradient_flow, skips_own_state, top_states
 from calque.inspection.samples import TaskConfig, sample_pairs, sample_store, sample_text
@@ -51,7 +51,14 @@ def gradient_flow_report(
     It is measured on at most `sentences` sentence pairs of two files (for a language model, lines of `target`) or, if
     no files are given, on evenly spaced rows of the run's validation data.
     """
+    if is_statistical(run):
+        raise ConfigError(f"{run}: a statistical model is estimated from counts and has no gradients")
     loaded = load(run, device=device, precision=precision)
+    if not isinstance(loaded, Translator | TextGenerator | Tagger):
+        raise ConfigError(
+            f"{run}: is {model_kind(loaded)}; gradient flow is measured in neural translation models, language models "
+            "and taggers only"
+        )
     batches = _file_batches(loaded, run, source=source, target=target, sentences=sentences)
     if batches is None:
         batches = sample_store(_task(loaded), open_prepared(_store(run)).valid, sentences=sentences)
@@ -155,7 +162,7 @@ def _layer_name(item: Mapping[str, Any]) -> str:
 
 
 def _file_batches(
-    loaded: Loaded, run: Path, *, source: Path | None, target: Path | None, sentences: int
+    loaded: Translator | TextGenerator | Tagger, run: Path, *, source: Path | None, target: Path | None, sentences: int
 ) -> list[InspectedBatch] | None:
     """Batches of the given source and target files; None if no file is given."""
     if source is None and target is None:
@@ -177,8 +184,6 @@ def _file_batches(
                 f"{run} is a tagger; its gradients are always measured on its validation data, so leave out --source "
                 "and --target"
             )
-        case Captioner():
-            raise DataError(f"{run} is a captioner: the gradient flow of captioners is not measured")
 
 
 def _lines(path: Path, limit: int) -> list[str]:
@@ -186,7 +191,7 @@ def _lines(path: Path, limit: int) -> list[str]:
     return [line.text for line in islice(path_lines(path, limit=LINE_LIMIT, invalid="fail"), limit)]
 
 
-def _task(loaded: Loaded) -> TaskConfig:
+def _task(loaded: Translator | TextGenerator | Tagger) -> TaskConfig:
     return TranslationConfig() if isinstance(loaded, Translator) else loaded.task
 
 

@@ -14,7 +14,6 @@ from calque.data.text_batch import COLUMN, TextBatch, collate_lines, collate_str
 from calque.engine import TextGenerator, Translator
 from calque.errors import DataError
 from calque.inspection.state_gradients import InspectedBatch
-from calque.tasks.captioning import CaptioningConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -24,7 +23,8 @@ from calque.text.forms import WORDS
 LONGEST = 64  # positions of a sampled row
 TOGETHER = 16  # rows of a batch
 
-TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig | CaptioningConfig
+TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig
+"""The tasks whose models `calque inspect --gradients` measures."""
 Rows = NDArray[np.int64]
 
 
@@ -43,8 +43,6 @@ def sample_store(task: TaskConfig, store: Store, *, sentences: int) -> list[Insp
             return [_lines(store, rows) for rows in _batches(store, (COLUMN,), sentences=sentences)]
         case LanguageModellingConfig():
             return _running(store, sentences=sentences)
-        case CaptioningConfig():
-            raise DataError("the gradient flow of captioners is not measured: their sources are images")
 
 
 def sample_pairs(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[InspectedBatch]:

@@ -104,8 +104,8 @@ class LanguageModelConfig(Config):
         is_recurrent = isinstance(self.network, RecurrentLanguageConfig)
         if isinstance(self.network, NgramLanguageConfig) and self.output != FullOutputConfig():
             raise ValueError(
-                f"output.kind = {self.output.kind!r} is not used with network.kind = 'ngram', which has no output layer to "
-                "train; leave it out"
+                f"output.kind = {self.output.kind!r} is not used with network.kind = 'ngram', which has tables; "
+                "leave it out"
             )
         refuse_unused(self, {"spread": (is_recurrent, "network.kind = 'recurrent'")}, info)
         return self

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from calque.config import check, to_values
 from calque.errors import ConfigError
 from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
+from calque.layers.negatives import NegativesOutputConfig
+from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.captioner import CaptionerConfig
 from calque.models.characters import ConvolutionalCharactersConfig, RecurrentCharactersConfig
@@ -17,11 +19,23 @@ from calque.models.language_model import LanguageModelConfig, RecurrentLanguageC
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
 from calque.models.ngram import NgramLanguageConfig
+from calque.models.phrase_based import PhraseBasedConfig, PhraseSearchConfig, PhraseTuningConfig
+from calque.models.recommender import PopularityConfig, RecommenderConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
+from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.tagger import TaggerConfig
+from calque.models.time_aware import TimeAwareConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
-AnyModelConfig = ModelConfig | LanguageModelConfig | TaggerConfig | CaptionerConfig
+AnyModelConfig = (
+    ModelConfig
+    | LanguageModelConfig
+    | TaggerConfig
+    | PhraseBasedConfig
+    | SentenceEncoderConfig
+    | RecommenderConfig
+    | CaptionerConfig
+)
 
 
 class System(NamedTuple):
@@ -265,6 +279,101 @@ TAGGERS: dict[str, System] = {
         "no pretrained word vectors",
     ),
 }
+STATISTICAL: dict[str, System] = {
+    "dictionary": System(
+        PhraseBasedConfig(
+            units="words",
+            language_order=0,
+            reordering=False,
+            translations=20,
+            tuning=PhraseTuningConfig(iterations=0),
+            search=PhraseSearchConfig(distortion=0),
+        ),
+        "word for word: each word by its most likely translation of a word alignment, in order; counted, not trained",
+        "Vogel et al. 1996",
+    ),
+    "brown1993": System(
+        PhraseBasedConfig(
+            units="words",
+            language_order=3,
+            reordering=False,
+            translations=20,
+            tuning=PhraseTuningConfig(iterations=0),
+            search=PhraseSearchConfig(distortion=0),
+        ),
+        "noisy channel: words by a dictionary P(source | target) and a trigram model of the target, in order",
+        "Brown et al. 1993, §2; Vogel et al. 1996",
+        "one target word per source word, in the order of the source; the dictionary is that of an HMM alignment",
+    ),
+    "koehn2003": System(
+        PhraseBasedConfig(),
+        "phrase-based: phrase table, 5-gram model, lexicalised reordering; weights tuned on the validation data",
+        "Koehn et al. 2003; Och 2003",
+        "a log-linear model with the features of Moses; Kneser-Ney discounts; cube pruning",
+    ),
+}
+SENTENCE_ENCODERS: dict[str, System] = {
+    "sentences": System(
+        SentenceEncoderConfig(
+            projection=256, encoder=TransformerEncoderConfig(layers=2, width=256, feed_forward=1024, heads=4)
+        ),
+        "a sentence encoder: Transformer, 2 layers, width 256, mean pooling, vectors of 256",
+        "Guo et al. 2018, §2; Yang et al. 2019, §2",
+        "our own size; pre-norm; the loss compares each pair with its own batch only, in both directions",
+    ),
+    "bag-of-words": System(
+        SentenceEncoderConfig(
+            pooling="last", projection=256, encoder=BagOfWordsEncoderConfig(width=256, embedding=256, dropout=0.1)
+        ),
+        "a sentence encoder without word order: the mean of the word vectors, vectors of 256",
+        "not from a paper: a baseline",
+    ),
+}
+
+RECOMMENDERS: dict[str, System] = {
+    "kang2018": System(
+        RecommenderConfig(
+            network=TransformerLanguageConfig(
+                layers=2,
+                width=64,
+                heads=1,
+                feed_forward=64,
+                positions="learned",
+                maximum_positions=256,
+                dropout=0.5,
+                attention_dropout=0.5,
+            )
+        ),
+        "a recommender: SASRec, causal self-attention over items, 2 layers of 64; train it with --sequences",
+        "Kang and McAuley 2018, §3, §4",
+        "cross-entropy over the whole catalogue instead of binary cross-entropy with one negative "
+        "(model.output.kind=negatives); width 64 instead of 50; positions are counted from the first item read, not "
+        "from the last; the output layer has a bias",
+    ),
+    "hidasi2016": System(
+        RecommenderConfig(
+            tie=False,
+            network=RecurrentLanguageConfig(cell="gru", layers=1, width=100, embedding=100, dropout=0.2),
+            output=NegativesOutputConfig(loss="pairwise", negatives=32, sampling="frequency"),
+        ),
+        "a recommender: GRU4Rec, GRU of 100, pairwise ranking loss",
+        "Hidasi et al. 2016, §3",
+        "item vectors instead of one-hot inputs; negatives are sampled by frequency instead of taken from the batch; "
+        "dropout",
+    ),
+    "zhou2018": System(
+        RecommenderConfig(network=TimeAwareConfig()),
+        "a recommender: after ATRank, self-attention with time buckets and behaviour types; needs records with both",
+        "Zhou et al. 2018, §3",
+        "causal, trained to predict every item of a history by cross-entropy over the catalogue, not one item by a "
+        "binary loss; behaviour types are added as vectors, without a space of their own",
+    ),
+    "popularity": System(
+        RecommenderConfig(network=PopularityConfig()),
+        "a recommender: the most frequent items, the same for every user; a baseline without a network",
+        "the usual baseline, e.g. Kang and McAuley 2018, §4.2",
+    ),
+}
 
 
 def _xu(**attention: Any) -> CaptionerConfig:
@@ -312,9 +421,10 @@ CAPTIONERS: dict[str, System] = {
         f"our own size, for small images; not pretrained; pre-norm; {_HALVES}",
     ),
 }
-SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS | CAPTIONERS
+SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL | SENTENCE_ENCODERS | RECOMMENDERS
+SYSTEMS |= CAPTIONERS
 
-_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width")
+_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width", "projection")
 
 
 def system_model(name: str, *, scale: float = 1.0) -> AnyModelConfig:

@@ -33,7 +33,9 @@ class Task(Protocol):
     A task may also have `order_settings`, a mapping of those of its settings that affect the order of batches. A run
     that is resumed with different values starts a new epoch. If it has `capturable(model)` and that is true, its loss
     may be captured as a CUDA graph and replayed for other batches of the same shape: it must read nothing but the
-    tensors of the batch on the device, the model and torch's generator of the device.
+    tensors of the batch on the device, the model and torch's generator of the device. If its loss is no sum over rows
+    but `recomputes` is true, the `split` of its batches returns the whole batch, marked to be computed with less
+    memory.
     """
 
     @property

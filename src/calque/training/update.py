@@ -217,7 +217,9 @@ class Updater:
                 if carry is not None and len(carry[0]) != batch.rows:  # the number of ranks has changed
                     carry = None
                 carries = []
-                for part, before in zip(batch.split(parts), split_carry(carry, batch.rows, parts), strict=True):
+                divided = batch.split(parts)
+                befores = [None] * len(divided) if carry is None else split_carry(carry, batch.rows, parts)
+                for part, before in zip(divided, befores, strict=True):
                     loss = self._forward(part.to(self.device), step=step, carry=before)
                     torch.autograd.backward(self.scaler.scale(loss.objective / weight))
                     losses += self._losses(loss)
@@ -229,7 +231,7 @@ class Updater:
 
     def _refuse_unsplittable(self, step: int) -> None:
         """Raises an error, after memory has run out, if the batch cannot be split into smaller ones."""
-        if not self.task.divisible:
+        if not self.task.divisible and not getattr(self.task, "recomputes", False):
             reason = "the loss of this task needs whole batches"
         elif self.is_sharded:  # the other ranks are in the middle of sending shards to this one
             reason = "with training.sharded a batch cannot be split"

@@ -7,6 +7,7 @@ import {factLine} from "calque/fact_line";
 import {language, t} from "calque/i18n";
 import {panels as textPanels} from "calque/language_model";
 import {count, fixed, isNumber} from "calque/numbers";
+import {panels as similarityPanels} from "calque/similarity";
 import {lazyDetails, table} from "calque/table";
 import {panels as taggingPanels} from "calque/tagging";
 import {tabs} from "calque/tabs";
@@ -14,7 +15,7 @@ import {sentence as sentenceText} from "calque/text";
 import {panels as translationPanels} from "calque/translation";
 
 /** The panels of a sentence by task: panels(sentence, choices, model) gives the items of calque/tabs. */
-const TASKS = {translation: translationPanels, "language-modelling": textPanels, tagging: taggingPanels, captioning: captioningPanels};
+const TASKS = {translation: translationPanels, "language-modelling": textPanels, tagging: taggingPanels, embedding: similarityPanels, captioning: captioningPanels};
 
 // The reader's choices are kept when the page is drawn again in another language.
 const chosen = {sentences: [0, 1], both: null, tab: "summary", sides: [{}, {}]};

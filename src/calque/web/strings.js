@@ -261,6 +261,25 @@ export const strings = {
   "tagging.negative": ["Negative values make the label less probable.", "负值使该标签的概率降低。"],
 
   // Nearest states
+  // Sentence vectors
+  "tab.similarity": ["Similarity", "相似度"],
+  "tab.projection": ["Projection", "投影"],
+  "similarity.right": ["{right} of {total} partners are the nearest", "{total} 个配对中有 {right} 个最近"],
+  "similarity.others": ["Each sentence and the nearest other one", "每个句子及与其最近的另一个句子"],
+  "similarity.sentence": ["Sentence", "句子"],
+  "similarity.partner": ["Cosine of the partner", "与配对句的余弦"],
+  "similarity.rank": ["Rank of the partner", "配对句的名次"],
+  "similarity.nearest": ["Cosine of the nearest", "与最近句的余弦"],
+  "similarity.nearest-sentence": ["Nearest sentence", "最近的句子"],
+  "similarity.sources": ["sources", "源句"],
+  "similarity.targets": ["targets", "目标句"],
+  "similarity.sentences": ["sentences", "句子"],
+  "similarity.outlined": ["framed: the nearest sentence", "加框：最近的句子"],
+  "similarity.cosines": ["The cosine of every two sentence vectors.", "每两个句向量的余弦。"],
+  "similarity.projection": ["The sentence vectors in the two directions in which they vary most (principal components).", "句向量在变化最大的两个方向（主成分）上的位置。"],
+  "similarity.x": ["first component, {share} of the variance", "第一主成分，方差的 {share}"],
+  "similarity.y": ["second component, {share}", "第二主成分，{share}"],
+
   "tab.states": ["Nearest states", "相近状态"],
   "states.explanation": [
     "Where this sentence's states lie among those of training, in two dimensions. The table has the training states that are nearest in all {width} dimensions.",

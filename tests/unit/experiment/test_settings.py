@@ -12,6 +12,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "tagging": {"task": {"kind": "tagging"}, "data": {"train": [{"kind": "conllu", "path": "a"}]}},
     "language": {"task": {"kind": "language-modelling"}, "data": {"train": [{"kind": "text", "path": "a"}]}},
     "translation": {"data": {"train": [{"kind": "tsv", "path": "a"}]}},
+    "embedding": {"task": {"kind": "embedding"}, "data": {"train": [{"kind": "tsv", "path": "a"}]}},
 }
 MISFITS = [
     ("tagging", "training.objective.word_dropout.source=0.1", "training.objective is for translation; a tagger"),
@@ -49,6 +50,14 @@ MISFITS = [
         "search.coverage = 0.2 and model.decoder.kind = 'recurrent' cannot be combined",
     ),
     ("translation", "text.kind=forms", "text.kind = 'forms' is for taggers"),
+    ("embedding", "text.kind=forms", "text.kind = 'forms' is for taggers"),
+    ("embedding", "training.objective.word_dropout.source=0.1", "training.objective is for translation; a sentence"),
+    ("embedding", "training.subwords.kind=bpe-dropout", "training.subwords.kind = 'bpe-dropout' is for translation"),
+    ("embedding", "training.label_smoothing=0.1", "pairs have no labels"),
+    ("embedding", "training.compile=true training.batch.shapes=static", "sentence encoders are not compiled"),
+    ("embedding", "training.watch_gradients=true", "gradient flow is not measured for sentence encoders"),
+    ("embedding", "task.temperature=0", "task.temperature"),
+    ("embedding", "model.kind=tagger", "task.kind = 'embedding' trains model.kind = 'sentence-encoder'"),
 ]
 
 

@@ -10,7 +10,7 @@ from calque.config import check, read_toml
 from calque.errors import ConfigError
 from calque.experiment import Experiment, experiment_values, train
 from calque.experiment.building import refuse_unbuildable
-from calque.models.systems import CAPTIONERS, LANGUAGE_MODELS, SYSTEMS, TAGGERS, TRANSLATORS
+from calque.models.systems import CAPTIONERS, LANGUAGE_MODELS, SENTENCE_ENCODERS, SYSTEMS, TAGGERS, TRANSLATORS
 
 KINDS = ("sentencepiece", "tokens", "words", "characters", "bytes")
 TEXTS: dict[str, tuple[str, ...]] = {
@@ -29,6 +29,7 @@ CASES = [
     *((name, text, "translation") for name in TRANSLATORS for text in TEXTS),
     *((name, text, "language") for name in LANGUAGE_MODELS for text in KINDS),
     *((name, "forms", "tagging") for name in TAGGERS),
+    *((name, text, "translation") for name in SENTENCE_ENCODERS for text in TEXTS),
     *((name, text, "captioning") for name in CAPTIONERS for text in KINDS),
 ]
 

@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 
 import pytest
+from recipes.scenes import run
 
 from calque.config import check, read_toml
 from calque.experiment import Experiment, experiment_values
-from recipes.scenes import run
 
 
 def options(**changes: object) -> argparse.Namespace:

@@ -1,0 +1,1 @@
+"""Code: from an English description to a line of Python (Django)."""

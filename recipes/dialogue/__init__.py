@@ -1,0 +1,1 @@
+"""Dialogue: from the turns so far to the next one."""

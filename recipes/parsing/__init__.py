@@ -1,0 +1,1 @@
+"""Semantic parsing: questions to SQL that is executed (geography), and commands to actions (SCAN)."""

@@ -1,0 +1,77 @@
+"""Executes SQL that a model wrote: read-only, within limits of time, memory and rows, on a database in a file.
+
+An output of a model is hostile input: it may try to write, attach other files, or run for ever. Nothing but reading is
+authorised; SQLite itself refuses the rest while it prepares the statement.
+"""
+
+import sqlite3
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+STEPS = 1000  # of SQLite's virtual machine between two looks at the clock
+ROWS = 10_000  # more rows count as an error
+BYTES = 1_000_000  # of a string, a blob or the query
+READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+Values = tuple[Any, ...]
+
+
+class Denotation(NamedTuple):
+    """What a query returned: rows, or why there are none."""
+
+    rows: tuple[Values, ...] = ()
+    error: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the query returned nothing: no rows, or only NULLs."""
+        return not self.error and all(value is None for row in self.rows for value in row)
+
+    def equals(self, other: "Denotation") -> bool:
+        """Whether both have the same rows, in any order; a query that failed equals none."""
+        return not self.error and not other.error and Counter(self.rows) == Counter(other.rows)
+
+
+class Database:
+    """A database that can only be read.
+
+    >>> with Database(path) as database:
+    ...     database.execute("SELECT capital FROM state WHERE state_name = 'texas'").rows
+    (('austin',),)
+    """
+
+    def __init__(self, path: Path, *, seconds: float = 2.0) -> None:
+        """`seconds` is the limit for one query."""
+        self.seconds = seconds
+        self._deadline = 0.0
+        self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        self._connection.set_authorizer(_authorise)
+        self._connection.set_progress_handler(self._is_late, STEPS)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, BYTES)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, BYTES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def execute(self, query: str) -> Denotation:
+        """The rows of one query; an error if it fails, takes too long or returns too many rows."""
+        self._deadline = time.monotonic() + self.seconds
+        try:
+            rows = self._connection.execute(query).fetchmany(ROWS + 1)
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError) as error:
+            return Denotation(error=f"{type(error).__name__}: {error}")
+        return Denotation(error=f"more than {ROWS} rows") if len(rows) > ROWS else Denotation(tuple(rows))
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+
+def _authorise(action: int, *_names: str | None) -> int:
+    return sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY

@@ -1,0 +1,114 @@
+"""Grapheme to phoneme on CMUdict: phoneme and word error rates, with all pronunciations of a word as references.
+
+CORPORA/cmudict has train, valid and test as .tsv.gz: a word, a tab, its phonemes; a word with several pronunciations
+has several lines.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from calque.evaluation.error_rates import error_rates
+from recipes.runner.files import read_json, read_lines, write_json
+from recipes.runner.pair_recipe import Baseline, Column, Pair, Recipe, Row, System, read_part, write_pairs
+
+HERE = Path(__file__).resolve().parent
+REFERENCES = "test.references.json"  # all pronunciations of each test word
+
+
+def pronunciations(lines: Iterable[str]) -> dict[str, list[str]]:
+    """The pronunciations of each word, in order."""
+    words: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        word, _, phonemes = line.partition("\t")
+        words[word].append(phonemes)
+    return dict(words)
+
+
+def split(
+    train: Iterable[str], valid: Iterable[str], test: Iterable[str]
+) -> tuple[dict[str, list[Pair]], list[list[str]]]:
+    """The pairs of all parts, and the references of each test word.
+
+    Training has every pronunciation of a word; validation and test have each word once. Validation words that are
+    also in training, with another pronunciation, are left out.
+    """
+    known, held_out, tested = map(pronunciations, (train, valid, test))
+    parts = {
+        "train": [(word, phonemes) for word, choices in known.items() for phonemes in choices],
+        "valid": [(word, choices[0]) for word, choices in held_out.items() if word not in known],
+        "test": [(word, choices[0]) for word, choices in tested.items()],
+    }
+    return parts, list(tested.values())
+
+
+def prepare(corpora: Path, data: Path) -> dict[str, int]:
+    """Writes pairs and references; returns the numbers of words and of words with several references."""
+    parts, references = split(
+        *(read_lines(corpora / "cmudict" / f"{part}.tsv.gz") for part in ("train", "valid", "test"))
+    )
+    write_pairs(data / "all", parts)
+    write_json(data / "all" / REFERENCES, references)
+    several = sum(len(choices) > 1 for choices in references)
+    return {**{part: len(pairs) for part, pairs in parts.items()}, "several_references": several}
+
+
+def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
+    """Phoneme error rate and word error rate, against the closest pronunciation."""
+    references = [[choice.split() for choice in choices] for choices in read_json(group / REFERENCES)]
+    rates = error_rates([output.split() for output in outputs], references)
+    return {"per": rates.symbols, "wer": rates.sequences}
+
+
+def most_frequent_phonemes(pairs: Iterable[Pair]) -> dict[str, str]:
+    """The phoneme (or none, "") of each letter that is most frequent where both sides have as many symbols.
+
+    Such words are aligned letter by letter; a letter that never occurs in one is silent.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for word, phonemes in pairs:
+        symbols = phonemes.split()
+        if len(symbols) == len(word):
+            for letter, symbol in zip(word, symbols, strict=True):
+                counts[letter][symbol] += 1
+    return {letter: found.most_common(1)[0][0] for letter, found in counts.items()}
+
+
+def letter_by_letter(group: Path) -> list[str]:
+    """Every letter pronounced as it most often is, whatever its neighbours."""
+    phonemes = most_frequent_phonemes(read_part(group, "train"))
+    return [" ".join(phonemes.get(letter, "") for letter in word).strip() for word, _ in read_part(group, "test")]
+
+
+def longest_ending(group: Path) -> list[str]:
+    """The pronunciation of the training word with the longest common ending, of the closest length."""
+    train = read_part(group, "train")
+    endings: dict[str, str] = {}
+    for word, phonemes in sorted(train, key=lambda pair: -len(pair[0])):  # a shorter word replaces a longer one
+        for start in range(len(word)):
+            endings[word[start:]] = phonemes
+    return [
+        next((endings[word[start:]] for start in range(len(word)) if word[start:] in endings), "")
+        for word, _ in read_part(group, "test")
+    ]
+
+
+RECIPE = Recipe(
+    name="pronunciation",
+    module=__name__,
+    prepare=prepare,
+    score=score,
+    systems=(
+        System("lstm", HERE / "lstm.toml", cost=2.0),
+        System("transformer", HERE / "transformer.toml", cost=2.0),
+    ),
+    rows=(
+        Row("lstm", "LSTM with attention", "lstm"),
+        Row("transformer", "Transformer", "transformer"),
+    ),
+    baselines=(
+        Baseline("letters", "letter by letter", letter_by_letter),
+        Baseline("ending", "training word with the longest common ending", longest_ending),
+    ),
+    columns=(Column("per", "PER"), Column("wer", "WER")),
+)

@@ -1,0 +1,210 @@
+"""Trains, decodes and scores recipes on pairs of texts, several runs in parallel, and prints their tables.
+
+    python -m recipes.runner.pair_jobs RECIPE [RECIPE ...] CORPORA OUT [--device cuda] [--seeds 1 2 3] [--jobs 6]
+        [--seconds 540] [--rows ROW ...] [--write README.md] [KEY=VALUE ...]
+
+RECIPE is a module with a RECIPE, such as recipes.summaries.recipe; CORPORA the folder that holds its corpus folders.
+Everything is written to OUT/NAME. Existing results are kept and interrupted runs are resumed: run the same command
+again. KEY=VALUE are settings of all trainings. Exit codes: 0 all done, 1 a run failed, 2 a mistake, 75 stopped.
+"""
+
+import argparse
+import importlib
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from calque.config import check, override, to_values
+from calque.devices import DeviceName
+from calque.engine import Translator, load_translator
+from calque.engine.noisy_channel import Channel
+from calque.engine.types import Request
+from calque.errors import CalqueError, UserError
+from calque.search.settings import SearchConfig
+from recipes.runner.arguments import parser_of, split_assignments
+from recipes.runner.files import read_lines, write_json, write_lines
+from recipes.runner.pages import write_page
+from recipes.runner.pair_recipe import BASELINE, PARTS, Recipe, Row, System, collect, page, samples
+from recipes.runner.scheduler import Job, Stage, longest_chain_first, refuse_other_settings, run_jobs, train_command
+from recipes.runner.scoring import run_facts
+
+PREPARED = "prepared.json"  # in a data folder, once it is complete; holds the counts of the preparation
+
+
+class Options(NamedTuple):
+    """What all jobs share."""
+
+    seeds: tuple[int, ...]
+    device: str
+    settings: tuple[str, ...]
+    rows: tuple[str, ...] | None = None  # None: all
+
+
+def find_recipe(module: str) -> Recipe:
+    """The recipe of a module."""
+    recipe: Recipe = importlib.import_module(module).RECIPE
+    return recipe
+
+
+def prepare(recipe: Recipe, corpora: Path, out: Path) -> None:
+    """Writes the data of a recipe, once, and scores its baselines."""
+    data = out / "data"
+    if not (data / PREPARED).is_file():
+        write_json(data / PREPARED, recipe.prepare(corpora, data))
+    for baseline in recipe.baselines:
+        result = out / "results" / f"{baseline.name}-{BASELINE}.json"
+        if not result.is_file():
+            folder = data / baseline.group
+            outputs = list(baseline.outputs(folder))
+            write_lines(result.with_suffix(".txt"), outputs)
+            write_json(result, {"row": baseline.name, "scores": recipe.score(folder, outputs)})
+
+
+def jobs_of(recipe: Recipe, out: Path, options: Options) -> list[Job]:
+    """The jobs of a recipe: one per system and seed that trains it, one per row and seed that scores it."""
+    rows = [row for row in recipe.rows if options.rows is None or row.name in options.rows]
+    wanted = {name for row in rows for name in (row.system, row.channel) if name is not None}
+    systems = [system for system in recipe.systems if system.name in wanted]
+    training = [_training_job(recipe, system, seed, out, options) for seed in options.seeds for system in systems]
+    scoring = [_scoring_job(recipe, row, seed, out, options) for seed in options.seeds for row in rows]
+    return [*training, *scoring]
+
+
+def _training_job(recipe: Recipe, system: System, seed: int, out: Path, options: Options) -> Job:
+    run, data = out / "runs" / f"{system.name}-{seed}", out / "data" / system.group
+    source, target = ("target", "source") if system.reverse else ("source", "target")
+    arguments = ["--config", str(system.config)]
+    for part in PARTS[:2]:
+        option = "" if part == "train" else "valid-"
+        arguments += [f"--{option}source", str(data / f"{part}.{source}")]
+        arguments += [f"--{option}target", str(data / f"{part}.{target}")]
+    arguments += [f"seed={seed}", f"training.device={options.device}", "training.threads=1"]
+    arguments += [*system.settings, *options.settings]
+    return Job(
+        f"{recipe.name}-{run.name}",
+        run,
+        (Stage("training", lambda: train_command(run, arguments), run / "trained"),),
+        cost=system.cost,
+        summary=lambda: "trained",
+    )
+
+
+def _scoring_job(recipe: Recipe, row: Row, seed: int, out: Path, options: Options) -> Job:
+    result = out / "results" / f"{row.name}-{seed}.json"
+    command = [sys.executable, "-m", "recipes.runner.pair_jobs", "--score", recipe.module, row.name, str(seed)]
+    command += [str(out), options.device]
+    runs = [name for name in (row.system, row.channel) if name is not None]
+    return Job(
+        f"{recipe.name}-{row.name}-{seed}-scores",
+        result.with_suffix(""),
+        (Stage("scoring", lambda: command, result),),
+        needs=tuple(f"{recipe.name}-{name}-{seed}" for name in runs),
+        cost=0.2,
+    )
+
+
+def score(module: str, name: str, seed: str, folder: str, device: str) -> None:
+    """Decodes the test sources of a row with one seed, and writes its outputs and scores."""
+    recipe, out = find_recipe(module), Path(folder)
+    row = recipe.row(name)
+    data, result = out / "data" / row.group, out / "results" / f"{row.name}-{seed}.json"
+    translator = load_translator(out / "runs" / f"{row.system}-{seed}", device=_device(device))
+    reverse = None
+    if row.channel is not None:
+        reverse = load_translator(out / "runs" / f"{row.channel}-{seed}", device=_device(device))
+    started = time.monotonic()
+    decoded = decode(translator, read_lines(data / "test.source"), settings=row.search, reverse=reverse)
+    seconds = time.monotonic() - started
+    outputs = recipe.restore(data, decoded)
+    write_lines(result.with_suffix(".txt"), outputs)
+    facts = run_facts(out / "runs" / f"{row.system}-{seed}", translator)
+    scores = recipe.score(data, outputs)
+    write_json(result, {"row": row.name, "seed": int(seed), "scores": scores, "seconds": seconds, **facts})
+
+
+def decode(
+    translator: Translator, sources: Sequence[str], *, settings: Sequence[str] = (), reverse: Translator | None = None
+) -> list[str]:
+    """The best output for every source; a reverse model reranks the whole beam (noisy channel).
+
+    A source that cannot be decoded, such as one without a piece that the model knows, has an empty output.
+    """
+    values = override(to_values(translator.search), ["batch_tokens=16000", *settings])
+    search = check(SearchConfig, values, origin="search settings")
+    engine = translator.engine(channel=None if reverse is None else Channel(reverse, warn=lambda _message: None))
+    nbest = None if reverse is None else search.beam
+    requests = (Request(source, search=search, nbest=nbest, line=line) for line, source in enumerate(sources))
+    return ["" if isinstance(answer, CalqueError) else answer.text for answer in engine.answers(requests)]
+
+
+def _device(name: str) -> DeviceName:
+    if name not in get_args(DeviceName):
+        raise UserError(f"unknown device {name!r}; expected one of {', '.join(get_args(DeviceName))}")
+    return name  # type: ignore[return-value]
+
+
+def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    parser.add_argument("recipes", nargs="+", metavar="RECIPE")
+    parser.add_argument("corpora", type=Path, metavar="CORPORA")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3")
+    parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6); 0: only baselines")
+    parser.add_argument("--seconds", type=float, help="save and stop after this time")
+    parser.add_argument("--device", choices=get_args(DeviceName), default="auto")
+    parser.add_argument("--rows", nargs="+", help="default: all rows")
+    parser.add_argument("--resume", action="store_true", help="existing runs are always resumed; accepted for clarity")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks for each recipe's table")
+    others, settings = split_assignments(arguments)
+    options = parser.parse_intermixed_args(others)
+    options.settings = settings
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["--score"]:
+        score(*arguments[1:])
+        return 0
+    options, started = _arguments(arguments), time.monotonic()
+    shared = Options(
+        tuple(options.seeds), options.device, tuple(options.settings), options.rows and tuple(options.rows)
+    )
+    recipes = [find_recipe(module) for module in options.recipes]
+    jobs: list[Job] = []
+    try:
+        for recipe in recipes:
+            out = options.out.absolute() / recipe.name
+            settings: dict[str, Any] = {"settings": list(shared.settings)}
+            refuse_other_settings(out / "settings.json", settings)
+            prepare(recipe, options.corpora.absolute(), out)
+            write_json(out / "settings.json", settings)
+            jobs += jobs_of(recipe, out, shared)
+    except (OSError, ValueError, UserError) as error:
+        print(f"{options.recipes[0]}: {error}", file=sys.stderr)
+        return 2
+    seconds = None if options.seconds is None else max(0.0, options.seconds - (time.monotonic() - started))
+    code = run_jobs(longest_chain_first(jobs), slots=options.jobs, seconds=seconds) if options.jobs else 0
+    for recipe in recipes:
+        publish(recipe, options.out.absolute() / recipe.name, write=options.write)
+    return code
+
+
+def publish(recipe: Recipe, out: Path, *, write: Path | None) -> None:
+    """Prints the table and samples of a recipe, and saves both."""
+    results = collect(recipe, out)
+    text = page(recipe, results)
+    trained = [row.name for row in recipe.lines if row.name in results]
+    shown = samples(recipe, out, rows=trained)
+    print(f"\n{recipe.name}\n\n{text}\n\n{shown}")
+    write_json(out / "results.json", results)
+    (out / "table.md").write_text(f"{text}\n", encoding="utf-8")
+    (out / "samples.md").write_text(f"{shown}\n", encoding="utf-8")
+    if write is not None:
+        write_page(write, text, name=recipe.name)
+        write_page(write, shown, name=f"{recipe.name} samples")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
