@@ -54,9 +54,9 @@ SMALL = Scale(
     (
         "--scale",
         "0.5",
-        "training.steps=2400",
-        "training.validate_every=300",
-        "training.checkpoint_every=300",
+        "training.steps=3000",
+        "training.validate_every=200",
+        "training.checkpoint_every=200",
         "training.batch.tokens=2400",
         "training.batch.workers=0",
         "training.optimiser.learning_rate=0.002",

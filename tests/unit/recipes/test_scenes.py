@@ -32,7 +32,7 @@ def test_every_training_has_valid_settings(entry: run.Entry, small: bool, tmp_pa
     )
     experiment = check(Experiment, values, origin="recipe")
     assert experiment.seed == 2 and experiment.task.kind == "captioning" and experiment.training.device == "cpu"
-    assert experiment.training.steps == (2400 if small else read_toml(run.HERE / "base.toml")["training"]["steps"])
+    assert experiment.training.steps == (3000 if small else read_toml(run.HERE / "base.toml")["training"]["steps"])
 
 
 def result(exact: float, inside: float) -> dict:
