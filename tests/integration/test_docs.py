@@ -14,6 +14,7 @@ from recipes.digits.tones import write_tones
 from calque.config import Values
 from calque.errors import Interrupted
 from calque.experiment import running
+from tests.captioned import COLOURS, picture, write_images
 from tests.conftest import Answer, toy_corpus, without_plots
 from tests.histories import write_sequences
 from tests.promises.subjects import SUBJECTS
@@ -35,6 +36,7 @@ PAGES = (
     "alignment.md",
     "speech.md",
     "recipes.md",
+    "captioning.md",
 )
 
 
@@ -101,6 +103,7 @@ def test_alignment_from_python_works_as_written() -> None:
         ("tagging.md", "upos", "tagging"),
         ("embedding.md", "book", "embedding"),
         ("recommendation.md", "shop", "recommendation"),
+        ("captioning.md", "scenes", "captioning"),
     ],
 )
 def test_python_of_the_other_tasks_works_as_written(
@@ -110,11 +113,19 @@ def test_python_of_the_other_tasks_works_as_written(
     (tmp_path / "runs").mkdir()
     with without_plots():
         SUBJECTS[subject].train(tmp_path / "runs" / run, *NO_COLUMNS[subject], "training.steps=2")
+    for number, name in enumerate(("one.png", "two.jpg")):
+        picture(list(COLOURS)[number], "top left").save(tmp_path / name)
     exec(_example(page), {})
     assert capsys.readouterr().out
 
 
-NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "recommendation": (), "embedding": ()}
+NO_COLUMNS: dict[str, tuple[str, ...]] = {
+    "language model of lines": (),
+    "tagging": ("task.inputs=[]",),
+    "recommendation": (),
+    "embedding": (),
+    "captioning": (),
+}
 
 
 def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
@@ -177,6 +188,9 @@ def test_a_run_can_begin(
             path.write_text(
                 _table(lines, option, columns=list(columns.values()), delimiter=delimiter), encoding="utf-8"
             )
+        if option in ("--images", "--valid-images"):
+            manifest = write_images(path.parent, images=9)
+            manifest.rename(path)
         if option in ("--conll", "--valid-conll"):
             (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
         if option == "--sequences":

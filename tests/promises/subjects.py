@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import calque
 from calque.config import override
 from calque.experiment import OwnTask, Run
+from calque.tasks.captioning import Captioning
 from calque.tasks.embedding import Embedding
 from calque.tasks.language_modelling import LanguageModelling
 from calque.tasks.recognition import Recognition
 from calque.tasks.recommendation import Recommendation
 from calque.tasks.tagging import Tagging
 from calque.tasks.translation import Translation
+from tests.captioned import captioning_values
 from tests.conftest import FAMILIES, toy_corpus
 from tests.histories import recommendation_values
 from tests.spoken import recognition_values
@@ -121,6 +123,11 @@ def _recognition(folder: Path) -> Values:
     return recognition_values(folder, head="hybrid", recordings=40, **{**TRAINING, "batch": {"tokens": 300}})
 
 
+def _captioning(folder: Path) -> Values:
+    values = captioning_values(folder, captions=2, **{**TRAINING, "batch": {"tokens": 200}})
+    return override(values, ["model.decoder.dropout=0.0"])
+
+
 def _frames(_: Path) -> Values:
     return {"seed": 5, "training": {**TRAINING, "batch": {"tokens": 60}}}
 
@@ -144,5 +151,6 @@ SUBJECTS: Mapping[str, Subject] = {
         _recognition,
         ("model.encoder.dropout=0.2", "model.augmentation.time_masks=2", "task.speeds=[90, 100, 110]"),
     ),
+    "captioning": Subject(Captioning, "bleu", _captioning, ("model.decoder.dropout=0.2",)),
     "own task": Subject(FramesCopy, "accuracy", _frames, (), own=lambda: frames_task(dropout=0.0)),
 }

@@ -12,11 +12,12 @@ import pytest
 
 import calque
 import calque_phrasebook
+import calque_scenes
 
 STOREYS: list[set[str]] = [
     {"calque", "__main__"},  # the door: calque/__init__.py and calque/__main__.py
     {"commands"},
-    {"experiment", "calque_phrasebook"},  # a package of its own, which only commands use
+    {"experiment", "calque_phrasebook", "calque_scenes"},  # two packages of their own, which only commands use
     {"inspection", "serving", "export"},
     {"training", "engine"},
     {"tasks"},
@@ -28,9 +29,14 @@ STOREYS: list[set[str]] = [
 ]
 BESIDE = {("data", "text")}
 NEVER = {("models", "text")}
-ONLY = {"calque_phrasebook": {"errors"}, "web": {"errors"}}  # rooms that know far less than their storey would allow
+ONLY = {
+    "calque_phrasebook": {"errors"},
+    "calque_scenes": {"errors"},
+    "web": {"errors"},
+}  # rooms that know far less than their storey would allow
 NO_TORCH = {"text", "config", "folders", "errors", "parsing", "memory", "web", "calque_phrasebook", "statistics"}
-OURS = {"calque", "calque_phrasebook"}
+NO_TORCH |= {"calque_scenes"}
+OURS = {"calque", "calque_phrasebook", "calque_scenes"}
 BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}
 # Slow to import: two parts of torch take half as long as the rest, sacrebleu a tenth of the start of `calque translate`
@@ -44,6 +50,7 @@ OPTIONAL = {
     "rouge_score",
     "soundfile",
 }
+OPTIONAL |= {"PIL"}
 
 Sources = dict[str, str]  # module → its text; a package stands under its own name
 
@@ -162,7 +169,7 @@ def _cycles(ours: list[Import]) -> list[str]:
 def house() -> tuple[Sources, set[str]]:
     """The text of every module of Calque and of the phrasebook, and which of them are packages."""
     sources, packages = {}, set()
-    for package in (calque, calque_phrasebook):
+    for package in (calque, calque_phrasebook, calque_scenes):
         top = Path(str(package.__file__)).parent
         for path in sorted(top.rglob("*.py")):
             module = ".".join(path.relative_to(top.parent).with_suffix("").parts).removesuffix(".__init__")
@@ -183,6 +190,7 @@ def test_every_extra_is_of_packages_that_something_imports() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     sources, packages = house()
     imported = {part for item in imports(sources, packages=packages) for part in item.imported.split(".")}
+    imported |= {"pillow"} if "PIL" in imported else set()
     extras = {name: needs for name, needs in project["optional-dependencies"].items() if name != "test"}
     idle = [
         f"{name}: {need}"

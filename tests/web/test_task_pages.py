@@ -2,20 +2,26 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from playwright.sync_api import expect
 
 from calque.engine import Sentence
+from calque.inspection.captioning import caption_values, inspect_caption
 from calque.inspection.document import as_base64, as_lists, inspection_document, model_summary
 from calque.inspection.language_model import inspect_text
 from calque.inspection.phrase_view import PhraseStep, PhraseView, phrase_values
 from calque.inspection.sentence_similarity import encoder_summary, inspect_similarity, similarity_values
 from calque.inspection.tagging import inspect_tagging
 from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
+from tests.captioned import picture
 from tests.unit.engine.test_sentence_vectors import sentence_encoder
 from tests.unit.engine.test_text_generator import BEAM
 from tests.unit.engine.test_text_generator import build as build_generator
+from tests.unit.inspection.test_captioning import SEARCH as CAPTION_SEARCH
+from tests.unit.inspection.test_captioning import build as build_captioner
 from tests.unit.inspection.test_tagging import build as build_tagger
 from tests.web.documents import Document
 from tests.web.test_inspection import AXE, Open, minus, show
@@ -62,6 +68,15 @@ def similarity_page(targets: list[str] | None) -> Document:
     return inspection_document([values], task="embedding", models=[encoder_summary(encoder, name="runs/captions")])
 
 
+def captioning_page(decoder: str) -> Document:
+    captioner = build_captioner(decoder)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"{HOSTILE.replace('/', ' ')}.png"
+        picture("red", "top left").save(path)
+        values = caption_values(inspect_caption(captioner, path, search=CAPTION_SEARCH), weights=as_base64)
+    return inspection_document([values], task="captioning", models=[model_summary(captioner, name="runs/scenes")])
+
+
 PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
     "lstm": (lambda: text_page("lstm"), {"summary", "steps", "saliency", "continuation", "beam"}),
     "transformer": (lambda: text_page("transformer"), {"summary", "steps", "attention", "continuation", "beam"}),
@@ -76,6 +91,8 @@ PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
     "phrases": (phrases_page, {"summary", "features"}),
     "similarity": (lambda: similarity_page(None), {"summary", "similarity", "projection"}),
     "partners": (lambda: similarity_page(["w1", "w2", "w2 w1"]), {"summary", "similarity", "projection"}),
+    "captions": (lambda: captioning_page("soft"), {"summary", "attention", "steps"}),
+    "captions without attention": (lambda: captioning_page("recurrent"), {"summary", "steps"}),
 }
 
 
@@ -92,7 +109,7 @@ def test_every_view_is_drawn_in_both_languages(open_page: Open, axe: str, name: 
         for tab in sorted(tabs):
             assert show(page, tab)
             texts[tab, language] = page.locator(f".panel-{tab}").inner_text()
-            keys = r"\b(tab|text|tagging|summary|attention|steps|phrases|similarity)\.[a-z]"
+            keys = r"\b(tab|text|tagging|summary|attention|steps|phrases|similarity|captioning)\.[a-z]"
             assert re.search(keys, texts[tab, language]) is None
             assert page.evaluate(AXE) == []
     assert all(texts[tab, "en"] != texts[tab, "zh"] for tab in tabs)
@@ -142,6 +159,19 @@ def test_the_page_of_a_statistical_model_shows_the_documents_numbers(open_page: 
     show(page, "features")
     weights = page.locator(".panel-features tbody tr").last
     expect(weights).to_contain_text("−10.00")
+
+
+def test_the_page_of_a_caption_has_a_picture_per_word(open_page: Open) -> None:
+    document = captioning_page("soft")
+    (image,) = document["sentences"]
+    page = open_page(document).page
+    expect(page.locator(".panel-summary")).to_contain_text(minus(image["log_prob"]))
+    show(page, "attention")
+    pictures = page.locator(".panel-attention img")
+    words = [word["word"] for word in image["attention"]["words"]]
+    expect(pictures).to_have_count(len(words) + 1)
+    assert page.locator(".panel-attention figcaption").all_inner_texts()[1:] == words
+    assert all(pictures.nth(place).evaluate("one => one.naturalWidth") == 12 for place in range(len(words) + 1))
 
 
 @pytest.mark.parametrize("name", PAGES)

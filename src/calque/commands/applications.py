@@ -27,6 +27,7 @@ COMMANDS = (
     "embed",
     "recommend",
     "transcribe",
+    "caption",
     "align",
     "score",
     "evaluate",

@@ -37,6 +37,7 @@ NOT_FOR = {
     "tagging": ("train_source", "train_target", "tagger", "sentence_labels", "group"),
     "recommendation": ("columns", "train_source", "train_target", "train_text", "tagger", "sentence_labels", "group"),
     "embedding": ("columns", "train_source", "train_target", "train_text", "tagger", "sentence_labels", "group"),
+    "captioning": ("columns", "train_source", "train_target", "train_text", "tagger", "sentence_labels"),
 }
 """The options that have no effect with each task."""
 
@@ -60,6 +61,7 @@ def compare(
     sequences: Annotated[
         Path | None, file_option(help="Histories, to compare recommenders; the last item of each is the target.")
     ] = None,
+    images: Annotated[Path | None, file_option(help="A manifest of images, to compare captioners.")] = None,
     columns: Columns = None,
     group: Annotated[
         list[str] | None,
@@ -104,7 +106,7 @@ def compare(
     sentence length, word frequency, training-data overlap, n-grams, errors and single sentences; taggers by label and
     confusion; language models by the loss of words at each position and frequency; the sentence vectors of any models
     by retrieval (--source and --target); recommenders by the ranks of items, by length of the history and frequency of
-    the item (tables and JSON only).
+    the item (tables and JSON only); captions as translations are, with the first caption of an image as the reference.
 
     Examples:
 
@@ -123,6 +125,8 @@ def compare(
         calque compare runs/popularity runs/sasrec --sequences users.txt
 
         calque compare runs/bag runs/captions --source test.en --target test.de
+
+        calque compare soft=runs/soft hard=runs/hard --images test.jsonl --output captions.html
     """
     format_name = "json" if as_json else choice(format, FORMATS, option="--format")
     arguments = read_arguments(systems or [], group or [])
@@ -130,13 +134,21 @@ def compare(
     options = Options(beam, *device_and_precision(device, precision), randomisation)
     files = [argument.path for argument in arguments if argument.is_file]
     trained = [*(train_source or ()), *(train_target or ()), *(train_text or ())]
-    inputs = [source, reference, target, text, conll, sequences, sentence_labels, *files, *trained]
+    inputs = [source, reference, target, text, conll, sequences, images, sentence_labels, *files, *trained]
     refuse_unreadable(*inputs)
     _refuse_output(output, inputs)
-    task = _task(source=source, reference=reference, target=target, text=text, conll=conll, sequences=sequences)
+    task = _task(
+        source=source,
+        reference=reference,
+        target=target,
+        text=text,
+        conll=conll,
+        sequences=sequences,
+        images=images,
+    )
     if task == "recommendation" and output is not None and output.suffix.lower() in PAGES:
         raise ConfigError("--output: there is no page for recommenders; write .json")
-    if task != "translation":
+    if task not in ("translation", "captioning"):
         _refuse_settings(arguments)
     given = {
         "columns": columns,
@@ -179,6 +191,12 @@ def compare(
 
             assert source is not None and target is not None
             document = compare_vectors(arguments, source=source, target=target, options=options)
+        case "captioning":
+            from calque.commands.compare_images import compare_captions
+
+            assert images is not None
+            compared = _settings(metric, bootstrap=bootstrap, randomisation=randomisation, sentences=sentences)
+            document = compare_captions(arguments, images=images, settings=compared, options=options)
         case _:
             from calque.commands.compare_other_tasks import compare_labels
 
@@ -216,6 +234,7 @@ def _task(
     text: Path | None,
     conll: Path | None,
     sequences: Path | None,
+    images: Path | None,
 ) -> str:
     if target is not None and source is None:
         raise ConfigError("--target needs --source, the partners of its sentences")
@@ -226,6 +245,7 @@ def _task(
         "--text": text,
         "--conll": conll,
         "--sequences": sequences,
+        "--images": images,
     }
     chosen = [option for option, path in given.items() if path is not None]
     if len(chosen) > 1:
@@ -233,7 +253,7 @@ def _task(
     if not chosen:
         raise ConfigError(
             "give --source and --reference for translation, --source and --target for sentence vectors, --text for "
-            "language models, --conll for taggers, or --sequences for recommenders"
+            "language models, --conll for taggers, --sequences for recommenders, or --images for captioners"
         )
     if pairs is not None and reference is None:
         raise ConfigError("--reference is missing: the reference translations of the test set")
@@ -243,6 +263,7 @@ def _task(
         "--text": "language-modelling",
         "--conll": "tagging",
         "--sequences": "recommendation",
+        "--images": "captioning",
     }
     return tasks[chosen[0]]
 

@@ -38,6 +38,7 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "embedding": {"kind": "files", "source": "train.source", "target": "train.target"},
     "recommendation": {"kind": "sequences", "path": "users.txt"},
     "recognition": {"kind": "audio", "path": "train.jsonl"},
+    "captioning": {"kind": "images", "path": "train.jsonl"},
 }
 """A placeholder corpus for each task, for a config in which the user will name the files."""
 
@@ -52,6 +53,7 @@ class HeldOutFiles(NamedTuple):
     conll: Paths = None
     sequences: Paths = None
     audio: Paths = None
+    images: Paths = None
 
     def __bool__(self) -> bool:
         return any(self)
@@ -72,6 +74,7 @@ class CorpusFiles(NamedTuple):
     valid: HeldOutFiles = HeldOutFiles()
     sequences: Paths = None
     audio: Paths = None
+    images: Paths = None
 
     def check(self) -> None:
         """Raises an error for options of different tasks, or for files that cannot be read."""
@@ -96,9 +99,14 @@ class CorpusFiles(NamedTuple):
             raise ConfigError(
                 f"--audio is for a speech recogniser and cannot be combined with {other}, which is for another task"
             )
+        if self.images and (self.pair_option or self.text or self.conll):
+            other = self.pair_option or ("--text" if self.text else "--conll")
+            raise ConfigError(
+                f"--images is for a captioner and cannot be combined with {other}, which is for another task"
+            )
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
         tables = (self.tables.paths, self.valid.tables.paths)
-        others = [(files.text, files.conll, files.sequences, files.audio) for files in (self, self.valid)]
+        others = [(files.text, files.conll, files.sequences, files.audio, files.images) for files in (self, self.valid)]
         refuse_unreadable(*(path for paths in (*pairs, *tables, *chain(*others)) for path in paths or ()))
         self.check_columns()
 
@@ -123,7 +131,8 @@ class CorpusFiles(NamedTuple):
         text = _text_corpora(self.text, self.valid.text)
         words = _word_corpora(self.conll, self.valid.conll, columns=self.columns)
         sequences = sequence_corpora(self.sequences, self.valid.sequences)
-        return pairs | text | words | sequences | _audio_corpora(self.audio, self.valid.audio)
+        audio = _audio_corpora(self.audio, self.valid.audio)
+        return pairs | text | words | sequences | audio | _image_corpora(self.images, self.valid.images)
 
     @property
     def pair_option(self) -> str:
@@ -136,6 +145,8 @@ class CorpusFiles(NamedTuple):
     def default_system(self) -> str:
         if self.sequences:
             return "kang2018"
+        if self.images:
+            return "xu2015"
         return "language" if self.text else "huang2015" if self.conll else "speech" if self.audio else "tiny"
 
     @property
@@ -164,6 +175,12 @@ class CorpusFiles(NamedTuple):
                 if self.audio
                 else "a speech recogniser reads recordings: give --audio MANIFEST"
             )
+        if self.images and kind != "captioning":
+            raise ConfigError(
+                "--images is for a captioner (--system xu2015, xu2015-hard or liu2021); this system reads text"
+            )
+        if (self.text or self.conll or self.pair_option) and kind == "captioning":
+            raise ConfigError("a captioner reads images: give --images with a manifest of images and captions")
         if self.conll and kind != "tagging":
             raise ConfigError(
                 "--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text"
@@ -236,6 +253,7 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
         "conll": f"{label} sentences, with --conll.",
         "sequences": f"{label} users, with --sequences: the last item of each is the target.",
         "audio": f"{label} recordings, with --audio.",
+        "images": f"{label} images, with --images.",
     }
     options = [
         inspect.Parameter(
@@ -293,6 +311,9 @@ def _named_files(
     audio: Annotated[
         Paths, files_option(help="A manifest of recordings with their texts (JSONL or TSV), for a speech recogniser.")
     ] = None,
+    images: Annotated[
+        Paths, files_option(help="A manifest of images and captions, for a captioner: JSON lines or TSV.")
+    ] = None,
 ) -> CorpusFiles:
     return CorpusFiles(
         source=source,
@@ -305,6 +326,7 @@ def _named_files(
         label=label,
         sequences=sequences,
         audio=audio,
+        images=images,
     )
 
 
@@ -371,6 +393,13 @@ def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
         return {"kind": "conllu", "path": str(path)}
     names = {} if columns is None else {"columns": list(column_names(columns))}
     return {"kind": "columns", "path": str(path), **names}
+
+
+def _image_corpora(train: Paths, valid: Paths) -> Corpora:
+    if valid and not train:
+        raise ConfigError("--valid-images needs --images")
+    roles = {"train": train, "valid": valid}
+    return {role: [{"kind": "images", "path": str(path)} for path in paths] for role, paths in roles.items() if paths}
 
 
 def _add_alignments(corpora: list[dict[str, Any]], alignments: Paths) -> None:

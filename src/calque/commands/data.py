@@ -1,4 +1,4 @@
-"""The commands `calque data check`, `prepare` and `phrasebook`."""
+"""The commands `calque data check`, `prepare`, `phrasebook` and `scenes`."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,7 +45,8 @@ def check(
     """Report the contents and the problems of corpora before training.
 
     Counts, lengths, empty lines, unusual length ratios, misaligned lines, labels, duplicates, overlap with the test
-    set, and invalid UTF-8 by file, line and byte. Exit code 2 if training would reject the corpora.
+    set, invalid UTF-8 by file, line and byte, and images that cannot be decoded. Exit code 2 if training would reject
+    the corpora.
 
     Characters (of taggers: words) outside the vocabulary that training would build from these corpora are lost, or
     encoded as bytes if the tokenizer has byte pieces.
@@ -69,6 +70,8 @@ def check(
         calque data check --sequences users.txt
 
         calque data check --audio train.jsonl --test-audio test.jsonl task.rate=8000
+
+        calque data check --images train.jsonl --test-images test.jsonl
 
         calque data check --config my.toml --test-source test.de --test-target test.en
     """
@@ -202,6 +205,38 @@ def phrasebook(
     typer.echo(f"{out}: {len(book.train):,} train, {len(book.valid):,} valid, {len(book.test):,} test pairs", err=True)
 
 
+@app.command(cls=HintingCommand)
+def scenes(
+    out: Annotated[Path, folder_option(help="The folder for images and manifests.")],
+    pairs: Annotated[int, count_option(at_least=50, help="Training images; valid and test images are added.")] = 5_000,
+    seed: Annotated[int, count_option(at_least=0, help="Another seed draws other images.")] = 0,
+    pixels: Annotated[int, count_option(at_least=32, help="Height and width of the images.")] = 64,
+) -> None:
+    """Draw the built-in images, scenes of coloured shapes, with captions in English, Chinese and German.
+
+    Writes the folders train, valid and test with PNG files, and a manifest per set and language, such as
+    train.en.jsonl. A line has the path of an image, its caption, and for every object its box in pixels and the
+    characters of the caption that name it.
+
+    Test images have combinations of colour and shape that do not occur in training, such as red circles.
+
+    Example:
+
+        calque data scenes --pairs 5000 --out scenes
+    """
+    from calque_scenes import scenes as draw_scenes
+    from calque_scenes import write_scenes
+
+    if pixels > 512:
+        raise ConfigError(f"--pixels {pixels}: images have at most 512 × 512 pixels")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FolderError(f"{out}: not an empty folder; its images might not be those of the new manifests")
+    drawn = draw_scenes(pairs=pairs, seed=seed)
+    write_scenes(drawn, out, size=pixels)
+    counts = f"{len(drawn.train):,} train, {len(drawn.valid):,} valid, {len(drawn.test):,} test images"
+    typer.echo(f"{out}: {counts}", err=True)
+
+
 def _plan(
     files: CorpusFiles, overrides: list[str] | None, *, config: Path | None, system: str | None
 ) -> "tuple[DataConfig, Preparation, str]":
@@ -237,9 +272,10 @@ def _experiment(
     corpora = files.corpora()
     if not corpora and config is None:
         raise ConfigError(
-            "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, --audio or --config"
+            "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, --audio, --images or "
+            "--config"
         )
-    has_own_system = bool(files.text or files.conll or files.sequences or files.audio)
+    has_own_system = bool(files.text or files.conll or files.sequences or files.audio or files.images)
     default = files.default_system if config is None and has_own_system else None
     values = experiment_values(
         config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from calque.commands.caption_scores import evaluate_captioner
 from calque.commands.column_options import Columns
 from calque.commands.inputs import device_and_precision, input_lines, refuse_unreadable
 from calque.commands.options import (
@@ -42,6 +43,7 @@ def evaluate(
     text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
     audio: Annotated[Path | None, file_option(help="A manifest of recordings, for a speech recogniser.")] = None,
+    images: Annotated[Path | None, file_option(help="A manifest of images and captions, for a captioner.")] = None,
     columns: Columns = None,
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
     sequences: Annotated[
@@ -66,9 +68,10 @@ def evaluate(
     Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
     models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
     precision, recall and F1 of each type; recommenders by HR@k, NDCG@k and MRR over the whole catalogue; speech
-    recognisers by word and character error rates, with intervals. With --target, the sentence vectors of any model are
-    scored by retrieval: each source looks for its target among all targets, and the other way round; top-1, top-5 and
-    mean reciprocal rank.
+    recognisers by word and character error rates, with intervals; captioners by BLEU, chrF and exact match and, if the
+    manifest has boxes, by how much attention lies inside the box of an object while it is named. With --target, the
+    sentence vectors of any model are scored by retrieval: each source looks for its target among all targets, and the
+    other way round; top-1, top-5 and mean reciprocal rank.
 
     Examples:
 
@@ -87,7 +90,23 @@ def evaluate(
         calque evaluate runs/beauty --sequences users.txt
 
         calque evaluate runs/digits --audio test.jsonl --beam 10
+
+        calque evaluate runs/captions --images test.jsonl
     """
+    if images is not None:
+        if any((source, reference, target, sequences, audio, text, conll, columns, confusion)):
+            raise ConfigError("--images is for a captioner and cannot be combined with the files of other tasks")
+        evaluate_captioner(
+            model,
+            images,
+            settings or [],
+            beam=beam,
+            output=output,
+            as_json=as_json,
+            device=device,
+            precision=precision,
+        )
+        return
     if audio is not None:
         if any((source, reference, target, pooling, metric, text, conll, columns, confusion)):
             raise ConfigError("--audio is for a speech recogniser and cannot be combined with options of other tasks")
@@ -146,7 +165,8 @@ def evaluate(
     if source is None or reference is None:
         raise ConfigError(
             "give --source and --reference for translation, --source and --target for sentence vectors, --text for a "
-            "language model, --conll for a tagger, --sequences for a recommender, or --audio for a speech recogniser"
+            "language model, --conll for a tagger, --sequences for a recommender, --audio for a speech recogniser, or "
+            "--images for a captioner"
         )
     from calque.commands.statistical_models import load_statistical
     from calque.engine import is_statistical

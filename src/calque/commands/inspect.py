@@ -61,6 +61,9 @@ def inspect(
             metavar="TEXT", help="A translation to inspect instead of the model's own; with --source, a file."
         ),
     ] = None,
+    images: Annotated[
+        list[Path] | None, file_option("--image", help="Captioners: an image to inspect; repeat it for several.")
+    ] = None,
     limit: Annotated[int, count_option(help="With --source: inspect the first N sentences.")] = LIMIT,
     others: Annotated[
         list[Path] | None, model_option("--with", help="Another model, shown side by side with the first.")
@@ -156,6 +159,8 @@ def inspect(
         calque inspect runs/shop "shampoo comb"
 
         calque inspect runs/captions --source test.en --target test.de --limit 30 --output vectors.html
+
+        calque inspect runs/captions --image photo.jpg --output photo.html
     """
     from calque.commands.inspect_tasks import TASKS
     from calque.commands.output import refuse_output
@@ -170,6 +175,7 @@ def inspect(
             "--saliency": saliency,
         }
         other_options |= {"--states": states, "--index": index, "--continuation": continuation, "a sentence": texts}
+        other_options |= {"--image": images}
         if idle := _given(other_options):
             raise ConfigError(f"--gradients measures a corpus and cannot be combined with {', '.join(idle)}")
         write_gradient_flow(model, source, target, format=format, output=output, sentences=limit, device=device)
@@ -187,7 +193,11 @@ def inspect(
             "with --target there is no search that --prefix or --forbid-word could constrain; leave out either"
         )
     sentences, settings = split_settings(texts or [])
-    questions = [] if index else questions_of(sentences, source=source, target=target, limit=limit)
+    if images and (sentences or source is not None):
+        raise ConfigError("give --image, or sentences, not both")
+    questions = [Question(str(path)) for path in images or ()]
+    if not index and not questions:
+        questions = questions_of(sentences, source=source, target=target, limit=limit)
     paths = [model, *(others or ())]
     if len(set(paths)) < len(paths):
         raise ConfigError("--with names the same model again; name another one")
@@ -198,6 +208,12 @@ def inspect(
     shown = TASKS[type(models[str(model)])]
     shown_together = 1 if shown.task == "embedding" else len(questions)
     _refuse_picture(picture, written=written, states=states, views=shown_together * len(paths))
+    if (shown.task == "captioning") != bool(images):
+        raise ConfigError(
+            f"{model}: is a captioner, which reads images: give --image FILE instead of sentences"
+            if not images
+            else f"--image: for captioners only; this model is for {shown.task}"
+        )
     if shown.task == "tagging" and source is not None:
         questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
     if shown.task == "recommendation":
@@ -319,8 +335,18 @@ def _view(
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
     from calque.commands.statistical_models import with_settings
-    from calque.engine import PhraseTranslator, Recommender, Request, Sentence, Tagger, TextGenerator, Translator
+    from calque.engine import (
+        Captioner,
+        PhraseTranslator,
+        Recommender,
+        Request,
+        Sentence,
+        Tagger,
+        TextGenerator,
+        Translator,
+    )
     from calque.engine.recommender import as_history
+    from calque.inspection.captioning import inspect_caption
     from calque.inspection.language_model import inspect_text
     from calque.inspection.phrase_view import inspect_phrases
     from calque.inspection.recommendation import inspect_recommendation
@@ -338,8 +364,10 @@ def _view(
     if isinstance(loaded, Tagger):
         assert isinstance(question.text, str | Sentence)
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
-    assert isinstance(question.text, str) and isinstance(loaded, Translator | TextGenerator)
+    assert isinstance(question.text, str) and isinstance(loaded, Translator | TextGenerator | Captioner)
     search = search_of(loaded.search, settings, beam=None, nbest=1, batch_tokens=None)
+    if isinstance(loaded, Captioner):
+        return View(name, inspect_caption(loaded, Path(question.text), search=search))
     if isinstance(loaded, TextGenerator):
         if continuation is None:
             return View(name, inspect_text(loaded, question.text, saliency=wanted))

@@ -4,12 +4,24 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from calque.commands.inspect_histories import recommendation_brief, recommendation_lines
+from calque.commands.inspect_image import caption_brief, caption_lines
 from calque.commands.inspect_phrases import draw_phrases, phrase_brief, phrase_lines
 from calque.commands.inspect_similarity import similarity_lines
 from calque.commands.inspect_task_text import tagging_brief, tagging_lines, text_brief, text_lines
 from calque.commands.inspect_text import Brief, sentence_brief, sentence_lines
-from calque.engine import Loaded, PhraseTranslator, Recommender, SentenceEncoder, Tagger, TextGenerator, Translator
+from calque.engine import (
+    Captioner,
+    Loaded,
+    PhraseTranslator,
+    Recommender,
+    SentenceEncoder,
+    Tagger,
+    TextGenerator,
+    Translator,
+)
 from calque.inspection import pictures, task_pictures
+from calque.inspection.captioning import PICTURES as CAPTION_PICTURES
+from calque.inspection.captioning import caption_values, draw_caption
 from calque.inspection.document import model_summary, sentence_values
 from calque.inspection.phrase_view import phrase_summary, phrase_values
 from calque.inspection.recommendation import (
@@ -90,5 +102,14 @@ TASKS: dict[type[Loaded], Shown] = {
         encoder_summary,
         draw_similarity,
         tuple(SIMILARITY_PICTURES),
+    ),
+    Captioner: Shown(
+        "captioning",
+        caption_lines,
+        caption_brief,
+        caption_values,
+        model_summary,
+        draw_caption,
+        CAPTION_PICTURES,
     ),
 }

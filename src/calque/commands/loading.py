@@ -12,6 +12,7 @@ from calque.commands.inputs import device_and_precision
 from calque.config import check, override, to_values
 from calque.devices import DeviceName, PrecisionName
 from calque.engine import (
+    Captioner,
     Channel,
     Loaded,
     PhraseTranslator,
@@ -99,6 +100,7 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     SentenceEncoder: "--source FILE --target FILE",
     Recommender: "--sequences FILE",
     Recogniser: "--audio MANIFEST",
+    Captioner: "--images FILE",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""
 

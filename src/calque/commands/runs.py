@@ -263,6 +263,7 @@ def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
     if model.get("kind") == "hidden-markov":
         return f"hidden-markov {model.get('order', '?')}"
     own_parts = {"language-model": ["network"], "tagger": ["encoder"], "recommender": ["network"]}
+    own_parts |= {"captioner": ["image", "decoder"]}
     names = own_parts.get(str(model.get("kind")), ["encoder", "decoder"])
     parts = [_describe_part(section(config, f"model.{name}", origin=origin)) for name in names]
     head = [str(model["head"])] if "head" in model else []  # of a tagger

@@ -87,6 +87,7 @@ def _load_scorer(
 ) -> "Translator | TextGenerator":
     """Loads the model; raises a DataError if it needs a source and none is given, or the other way round."""
     from calque.engine import (
+        Captioner,
         PhraseTranslator,
         Recogniser,
         Recommender,
@@ -121,6 +122,11 @@ def _load_scorer(
         raise DataError(
             f"{model}: is a speech recogniser and cannot score text; "
             f"`calque evaluate {shell_path(model)} --audio MANIFEST` scores it"
+        )
+    if isinstance(scorer, Captioner):
+        raise DataError(
+            f"{model}: is a captioner and cannot score text; `calque evaluate {shell_path(model)} --images FILE` "
+            "scores it"
         )
     if isinstance(scorer, TextGenerator) and source is not None:
         raise DataError(f"--source: {model} is a language model and reads no source; leave it out")

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from calque.config import Config
 from calque.data.audio_corpus import AUDIO_COLUMNS, AUDIO_LINES, AudioConfig
+from calque.data.image_manifests import ImagesConfig
 from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Digest, Invalid, file_line_lists, file_lines
 from calque.data.sequence_files import LINE_BYTES as HISTORY_BYTES
@@ -27,6 +28,7 @@ from calque.errors import DataError
 
 BLOCK_LINES = 8192
 BLOCK_BYTES = 1 << 20
+BLOCK_IMAGES = 256  # lines of a manifest, whose images are in memory together
 SENTENCE_LIMIT = 1 << 25  # bytes of a block of words without the end of a sentence; longer sentences are rejected
 RUNNING_LIMIT = 1 << 27  # bytes of a line of running text; a longer line would take too much memory
 
@@ -121,7 +123,8 @@ Corpus = Annotated[
     | ColumnFileConfig
     | SequencesConfig
     | SequenceRecordsConfig
-    | AudioConfig,
+    | AudioConfig
+    | ImagesConfig,
     Field(discriminator="kind"),
 ]
 
@@ -167,7 +170,7 @@ class DataConfig(Config):
 
     def longest_row(self, *, running: bool) -> int:
         """An upper bound on the values in a stored row; rows of links, characters or running text may be very long."""
-        long_rows = WordCorpus | SequenceCorpus | AudioConfig
+        long_rows = WordCorpus | SequenceCorpus | AudioConfig | ImagesConfig
         is_long = self.aligned or any(isinstance(corpus, long_rows) for corpus in (*self.train, *self.valid))
         return (1 << 31) if is_long or running else self.maximum_length + 1
 
@@ -206,6 +209,8 @@ def paths(corpus: Corpus) -> dict[str, Path]:
             files = {"path": corpus.path}
         case SequencesConfig() | SequenceRecordsConfig() | AudioConfig():
             files = {"path": corpus.path}
+        case ImagesConfig():
+            files = {"path": corpus.path}
         case _:
             assert_never(corpus)
     alignments = getattr(corpus, "alignments", None)
@@ -225,6 +230,8 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
             return corpus.columns
         case AudioConfig():
             return AUDIO_COLUMNS
+        case ImagesConfig():
+            return ("image", "caption")
         case _:
             assert_never(corpus)
 
@@ -278,7 +285,8 @@ def _line_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest]) -
         if first == 1:
             head = files[0].lines[0]
             _refuse_missing_columns(corpus, head)
-        count = min(count, AUDIO_LINES if isinstance(corpus, AudioConfig) else BLOCK_LINES)
+        largest = {AudioConfig: AUDIO_LINES, ImagesConfig: BLOCK_IMAGES}.get(type(corpus), BLOCK_LINES)
+        count = min(count, largest)
         if sum(queue.size for queue in files) >= BLOCK_BYTES:
             count = _count_within(BLOCK_BYTES, [queue.lines[:count] for queue in files])
         yield Block(first, tuple(queue.take(count) for queue in files), head)

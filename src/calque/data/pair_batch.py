@@ -6,7 +6,7 @@ weight 0.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -48,33 +48,32 @@ class PairBatch(NamedTuple):
         """The number of positions that are not padding."""
         return int(self.source.lengths.sum()) + self.weight
 
-    def to(self, device: torch.device) -> "PairBatch":
+    def to(self, device: torch.device) -> Self:
         """The same batch on `device`; lengths stay on the CPU, those of the source also go to the device."""
         placed = self._map(lambda tensor: tensor.to(device, non_blocking=True))
         return placed._replace(source=self.source.to(device))
 
-    def pin(self) -> "PairBatch":
+    def pin(self) -> Self:
         """The same batch in pinned memory, from which a copy to a GPU is asynchronous."""
         pinned = self._map(Tensor.pin_memory)
         return pinned._replace(source=pinned.source._replace(lengths=self.source.lengths.pin_memory()))
 
-    def split(self, parts: int) -> "list[PairBatch]":
+    def split(self, parts: int) -> list[Self]:
         """The same rows in `parts` smaller batches, or one batch per row if there are fewer rows."""
         return [self] if parts == 1 else [self._rows(at) for at in row_slices(self.rows, parts=parts)]
 
-    def _rows(self, at: slice) -> "PairBatch":
+    def _rows(self, at: slice) -> Self:
         lengths = self.target_lengths[at]
-        return PairBatch(
+        return self._replace(
             source=Padded(self.source.values[at], self.source.lengths[at]),
             target_input=self.target_input[at],
             target_output=self.target_output[at],
             target_lengths=lengths,
             weight=int(lengths.sum()),
-            shared_weight=self.shared_weight,
             guide=None if self.guide is None else self.guide[at],
         )
 
-    def _map(self, function: Callable[[Tensor], Tensor]) -> "PairBatch":
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
         return self._replace(
             source=self.source._replace(values=function(self.source.values)),
             target_input=function(self.target_input),

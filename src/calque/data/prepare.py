@@ -202,7 +202,8 @@ def _fill(
         raise DataError("a corpus file changed while it was being read; prepare again")
     for role in ROLES:
         if not description[role]["spans"][-1][1]:
-            raise DataError(f"data.{role}: no rows are left; {_left_out(Tally(**description[role]['tally']))}")
+            left_out = _left_out(Tally(**description[role]["tally"]), unusable=_unusable(preparation))
+            raise DataError(f"data.{role}: no rows are left; {left_out}")
     description["warnings"] = scan.warnings
     (folder / "store.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     hashes = {key: value.hexdigest() for key, value in digests.items()}
@@ -321,11 +322,15 @@ def _why_no_rows(tally: Tally, *, data: DataConfig, preparation: Preparation) ->
         return f"data.train: {tally.lines:,} lines, none of them with text in {' and '.join(preparation.reads)}"
     limit = data.line_limit(running=preparation.running)
     longest = f"; the longest line that is read has {limit:,} bytes" if tally.long else ""
-    return f"data.train: no rows are left; {_left_out(tally)}{longest}"
+    return f"data.train: no rows are left; {_left_out(tally, unusable=_unusable(preparation))}{longest}"
 
 
-def _left_out(tally: Tally) -> str:
-    return f"of {tally.lines:,} lines {tally.empty:,} empty, {tally.long:,} too long, {tally.invalid:,} not UTF-8"
+def _left_out(tally: Tally, *, unusable: str = "not UTF-8") -> str:
+    return f"of {tally.lines:,} lines {tally.empty:,} empty, {tally.long:,} too long, {tally.invalid:,} {unusable}"
+
+
+def _unusable(preparation: Preparation) -> str:
+    return "without a usable image" if preparation.unit == "images" else "not UTF-8"
 
 
 def _states(data: DataConfig) -> list[tuple[int, int]]:

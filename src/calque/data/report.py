@@ -33,7 +33,9 @@ def _corpus(corpus: CorpusReport, *, unit: str) -> Iterator[str]:
     counts = {
         "pairs with an empty side" if corpus.ratios else "empty lines": tally.empty,
         f"{unit} with a line longer than the limit": tally.long,
-        "recordings that cannot be used" if unit == "recordings" else f"{unit} with invalid UTF-8": tally.invalid,
+        f"{unit} that cannot be used"
+        if unit in ("recordings", "images")
+        else f"{unit} with invalid UTF-8": tally.invalid,
         "lines that end in \\r\\n (stripped)": tally.returns,
         "byte order marks (stripped)": tally.marks,
     }

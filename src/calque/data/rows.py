@@ -21,6 +21,7 @@ from calque.data.corpora import (
     WordCorpus,
     paths,
 )
+from calque.data.image_manifests import ImagesConfig, manifest_rows
 from calque.data.lines import Invalid, decode, describe
 from calque.data.sequence_files import SequenceRecordsConfig, SequencesConfig, read_histories
 from calque.data.tables import CONTINUATION, CsvConfig, Layout, TableCorpus, TableFormat, TsvConfig
@@ -100,6 +101,9 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
             texts = _Texts([files["path"].texts], {}, {})
         case SequencesConfig() | SequenceRecordsConfig():
             texts = _Texts(*read_histories(files["path"].texts, corpus=corpus, first=block.first), {})
+        case ImagesConfig():
+            texts = _Texts(*manifest_rows(files["path"].texts, corpus=corpus, first=block.first))
+            invalid = "skip" if invalid == "replace" else invalid  # an image cannot be repaired
         case _:
             assert_never(corpus)
     for decoded in files.values():

@@ -4,6 +4,8 @@ May import every package below it: models, search, text, the losses of tasks, th
 """
 
 from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device
+from calque.engine.captioner import Caption, CaptionAnswer, Captioner, CaptionRequest
+from calque.engine.captioner_folder import save_captioner
 from calque.engine.decoding import ChangeAttention
 from calque.engine.engine import Engine
 from calque.engine.folder import (
@@ -11,6 +13,7 @@ from calque.engine.folder import (
     architecture,
     is_statistical,
     load,
+    load_captioner,
     load_recogniser,
     load_recommender,
     load_sentence_encoder,
@@ -46,6 +49,10 @@ __all__ = [
     "WEIGHTS",
     "Answer",
     "Candidate",
+    "Caption",
+    "CaptionAnswer",
+    "CaptionRequest",
+    "Captioner",
     "ChangeAttention",
     "Channel",
     "Detail",
@@ -78,6 +85,7 @@ __all__ = [
     "decoding_step",
     "is_statistical",
     "load",
+    "load_captioner",
     "load_recogniser",
     "load_recommender",
     "load_sentence_encoder",
@@ -86,6 +94,7 @@ __all__ = [
     "load_translator",
     "model_kind",
     "pad_source",
+    "save_captioner",
     "save_language_model",
     "save_model",
     "save_recogniser",

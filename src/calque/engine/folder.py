@@ -6,6 +6,8 @@ from typing import TypeVar
 
 from calque.config import Values, check, read_toml
 from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision, multiplies_int8
+from calque.engine.captioner import Captioner
+from calque.engine.captioner_folder import CaptionerFolder, read_captioner
 from calque.engine.language_model_folder import LanguageModelFolder, read_language_model
 from calque.engine.model_files import FORMATS, INT8_DETAILS, INT8_FORMAT, KIND, WEIGHTS
 from calque.engine.phrase_folder import PhraseFolder, read_phrase_translator
@@ -33,20 +35,28 @@ from calque.models.tagger import TaggerConfig
 from calque.search.graphs import Graphs
 
 AnyLoaded = TypeVar(
-    "AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder, Recommender, Recogniser
+    "AnyLoaded",
+    Translator,
+    TextGenerator,
+    Tagger,
+    PhraseTranslator,
+    SentenceEncoder,
+    Recommender,
+    Recogniser,
+    Captioner,
 )
-Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder | Recommender | Recogniser
+Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder | Recommender | Recogniser | Captioner
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Loaded:
     """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
-    Returns a translator (neural or statistical), a text generator, a tagger, a sentence encoder, a recommender or a
-    speech recogniser, depending on the task. Weights are stored and multiplied in `precision`; probabilities are
-    computed in at least float32. With int8, for CPUs, large products are computed in 8 bits: about 1.5 times as fast in
-    large batches, with slightly different translations. With auto, the precision is float32 or, for a folder that
-    `calque quantise` wrote and on a CPU, int8.
+    Returns a translator (neural or statistical), a text generator, a tagger, a sentence encoder, a recommender, a
+    speech recogniser or a captioner, depending on the task. Weights are stored and multiplied in `precision`;
+    probabilities are computed in at least float32. With int8, for CPUs, large products are computed in 8 bits: about
+    1.5 times as fast in large batches, with slightly different translations. With auto, the precision is float32 or,
+    for a folder that `calque quantise` wrote and on a CPU, int8.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -98,6 +108,11 @@ def load_recogniser(path: str | Path, *, device: DeviceName = "auto", precision:
     return _load_kind(Recogniser, path, purpose="transcribe speech", device=device, precision=precision)
 
 
+def load_captioner(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Captioner:
+    """`load` for a captioner; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(Captioner, path, purpose="describe images", device=device, precision=precision)
+
+
 def architecture(loaded: Loaded) -> str:
     """The kinds of a model's parts, such as "transformer to luong"."""
     match loaded:
@@ -116,6 +131,8 @@ def architecture(loaded: Loaded) -> str:
             return f"{loaded.config.network.kind} recommender"
         case Recogniser():
             return f"{loaded.config.encoder.kind} to {loaded.config.head}"
+        case Captioner():
+            return f"{loaded.config.image.kind} to {loaded.config.decoder.kind}"
 
 
 def model_kind(loaded: Loaded) -> str:
@@ -135,6 +152,8 @@ def model_kind(loaded: Loaded) -> str:
             return "a recommender"
         case Recogniser():
             return "a speech recogniser"
+        case Captioner():
+            return "a captioner"
 
 
 def _load_kind(
@@ -169,6 +188,8 @@ def _usage(loaded: Loaded, path: str | Path) -> str:
             return f"`calque recommend {argument}` recommends items with it"
         case Recogniser():
             return f"`calque transcribe {argument} FILES` transcribes speech with it"
+        case Captioner():
+            return f"`calque caption {argument} FILE` describes an image with it"
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
@@ -285,6 +306,8 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
             )
         case "recognition":
             return read_recogniser(folder, check(RecogniserFolder, values, origin=origin, written=True), format=format)
+        case "captioning":
+            return read_captioner(folder, check(CaptionerFolder, values, origin=origin, written=True), format=format)
         case "own":
             raise _own_model_error(folder)
         case _ if _is_statistical(values):

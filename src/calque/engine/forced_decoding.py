@@ -11,7 +11,7 @@ from torch import Tensor
 
 from calque.engine.ensemble import Decoding
 from calque.layers.output import wide
-from calque.models.model import Model
+from calque.models.model import Context, Model
 from calque.objectives.decoding_step import pad_source
 from calque.tensors import select_rows
 from calque.text import BOS, EOS, PAD
@@ -48,13 +48,21 @@ def force_decode(
 
     Law: the log-probabilities of a translation sum to the log-probability that search computes for it.
     """
-    device = next(model.parameters()).device
-    source, padded = pad_source(sources), _pad_targets(targets, device=device)
-    context = model.prepare(source.to(device))
+    source = pad_source(sources)
+    context = model.prepare(source.to(next(model.parameters()).device))
+    return force_decode_in(model, context, targets, lengths=source.lengths)
+
+
+@torch.inference_mode()
+def force_decode_in(
+    model: Model, context: Context, targets: Sequence[Sequence[TargetTokens]], *, lengths: Tensor
+) -> list[list[TokenScores]]:
+    """`force_decode`, given the encoded sources and their lengths [B]."""
+    padded = _pad_targets(targets, device=next(model.parameters()).device)
     state = select_rows(model.start(context), padded.sources)
     output, _ = model.read(padded.inputs, state, context, attention=True)
     log_probs = model.log_probs(output, context).gather(2, padded.outputs[..., None]).squeeze(2)
-    return _unpad_scores(padded, targets, log_probs=log_probs, attention=output.attention, lengths=source.lengths)
+    return _unpad_scores(padded, targets, log_probs=log_probs, attention=output.attention, lengths=lengths)
 
 
 @torch.inference_mode()

@@ -8,6 +8,7 @@ from torch import nn
 from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.experiment.assembly import Assembly, precision_warnings, refuse_uncomputable, refuse_unknown_metrics
+from calque.experiment.captioning import CaptioningAssembly
 from calque.experiment.embedding import EmbeddingAssembly
 from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.phrase_translation import PhraseTranslationAssembly
@@ -18,6 +19,7 @@ from calque.experiment.tagging import TaggingAssembly
 from calque.experiment.translation import TranslationAssembly
 from calque.inspection.gradient_watching import watched_gradient_flow
 from calque.models.phrase_based import PhraseBasedConfig
+from calque.tasks.captioning import CaptioningConfig
 from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.recognition import RecognitionConfig
@@ -48,6 +50,8 @@ def assembly_of(experiment: Experiment) -> Assembly:
             return RecommendationAssembly(experiment)
         case RecognitionConfig():
             return RecognitionAssembly(experiment)
+        case CaptioningConfig():
+            return CaptioningAssembly(experiment)
         case _:
             assert_never(experiment.task)
 

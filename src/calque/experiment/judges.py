@@ -74,7 +74,7 @@ class TranslationJudge:
                 raise StoppedError
 
         references = self.held_out.references
-        greedy = _greedy(self.translator.search, parts=parts)
+        greedy = greedy_search(self.translator.search, parts=parts)
         stream = self.translator.stream(self.held_out.sources, search=greedy, poll=poll)
         candidates = [translation.candidates[0] for translation in stream]
         translations = [candidate.text for candidate in candidates]
@@ -112,7 +112,7 @@ class TranslationJudge:
         return f"validation loss {values['loss']:.3f}, {scores}"
 
 
-def _greedy(search: SearchConfig, *, parts: int) -> SearchConfig:
+def greedy_search(search: SearchConfig, *, parts: int) -> SearchConfig:
     """The settings of greedy search, with the length limits of `search` and batches 1/`parts` as large."""
     keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit")
     limits: dict[str, Any] = {key: getattr(search, key) for key in keys}

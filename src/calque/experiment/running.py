@@ -351,9 +351,10 @@ def arithmetic(config: TrainingConfig) -> Iterator[None]:
 
 def _describe(prepared: Prepared, assembly: Assembly) -> list[str]:
     tally = prepared.train_tally
-    reasons = {"empty": tally.empty, "too long": tally.long, "not UTF-8": tally.invalid}
-    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
     unit = assembly.preparation.unit
+    unusable = "unusable" if unit == "images" else "not UTF-8"
+    reasons = {"empty": tally.empty, "too long": tally.long, unusable: tally.invalid}
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
     return [
         f"data: {len(prepared.train):,} {unit} to train on, {len(prepared.valid):,} to validate"
         + (f"; left out: {listed}" if listed else ""),

@@ -11,6 +11,7 @@ from calque.data.corpora import DataConfig
 from calque.data.subword_regularisation import FixedConfig
 from calque.data.subword_regularisation import misfits as subword_misfits
 from calque.layers.adaptive import AdaptiveOutputConfig
+from calque.models.captioner import CaptionerConfig
 from calque.models.hidden_markov import HiddenMarkovConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
@@ -24,6 +25,7 @@ from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
+from calque.tasks.captioning import CaptioningConfig
 from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.recognition import RecognitionConfig
@@ -41,7 +43,8 @@ TaskConfig = Annotated[
     | TaggingConfig
     | EmbeddingConfig
     | RecommendationConfig
-    | RecognitionConfig,
+    | RecognitionConfig
+    | CaptioningConfig,
     Field(discriminator="kind"),
 ]
 
@@ -52,6 +55,7 @@ MODELS = {
     "embedding": ("sentence-encoder",),
     "recommendation": ("recommender",),
     "recognition": ("recogniser",),
+    "captioning": ("captioner",),
 }
 DEFAULT_SYSTEMS = {
     "translation": "tiny",
@@ -60,6 +64,7 @@ DEFAULT_SYSTEMS = {
     "embedding": "sentences",
     "recommendation": "kang2018",
     "recognition": "speech",
+    "captioning": "xu2015",
 }
 """For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
 TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
@@ -115,6 +120,8 @@ class Experiment(Config):
                 problems = recognition_misfits(self, self.model)
             case HiddenMarkovConfig():
                 problems = tagging_misfits(self, self.model)
+            case CaptionerConfig():
+                problems = captioning_misfits(self, self.model)
             case _:
                 assert_never(self.model)
         if problems:
@@ -318,6 +325,37 @@ def hidden_markov_misfits(experiment: Experiment) -> list[str]:
         problems.append("task.inputs: a hidden Markov tagger reads words alone; leave it out, or train another system")
     if any(getattr(corpus, "weight", 1) != 1 for corpus in experiment.data.train):
         problems.append("data.train: a hidden Markov tagger counts every sentence once, so weight must be 1")
+    return problems
+
+
+def captioning_misfits(experiment: Experiment, model: CaptionerConfig) -> list[str]:
+    """Why settings of a captioner cannot be combined, one sentence each."""
+    training, task, search = experiment.training, experiment.task, experiment.search
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a captioner minimises the cross-entropy of captions")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if isinstance(experiment.text, FormsConfig) or experiment.text.kind == "columns":
+        problems.append(f"text.kind = {experiment.text.kind!r} is for other tasks; captions are one text")
+    if training.compile:
+        problems.append("training.compile: captioners are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append("training.watch_gradients: the gradients of captioners are not measured; set it to 0")
+    if search.shortlist:
+        problems.append("search.shortlist is for translation: an image has no words; set it to false")
+    if search.method != "beam":
+        problems.append(f"search.method = {search.method!r}: captions are found by beam search; set it to 'beam'")
+    if search.coverage > 0 and model.decoder.kind in ("recurrent", "cho"):
+        problems.append(
+            f"search.coverage = {search.coverage} and model.decoder.kind = {model.decoder.kind!r} cannot be combined, "
+            "as that decoder has no attention; set search.coverage = 0"
+        )
+    if isinstance(task, CaptioningConfig) and task.size % model.image.stride:
+        problems.append(
+            f"task.size = {task.size} must be a multiple of the {model.image.stride} pixels that a vector of "
+            f"model.image stands for, e.g. {max(1, round(task.size / model.image.stride)) * model.image.stride}"
+        )
     return problems
 
 

@@ -9,11 +9,13 @@ from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
 from calque.layers.negatives import NegativesOutputConfig
 from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig
+from calque.models.captioner import CaptionerConfig
 from calque.models.characters import ConvolutionalCharactersConfig, RecurrentCharactersConfig
 from calque.models.cho import ChoConfig
 from calque.models.convolutional import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from calque.models.gnmt import GnmtConfig
 from calque.models.hidden_markov import HiddenMarkovConfig
+from calque.models.images import GridConfig, PatchesConfig
 from calque.models.language_model import LanguageModelConfig, RecurrentLanguageConfig, TransformerLanguageConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
@@ -37,6 +39,7 @@ AnyModelConfig = (
     | RecommenderConfig
     | RecogniserConfig
     | HiddenMarkovConfig
+    | CaptionerConfig
 )
 
 
@@ -425,8 +428,55 @@ RECOGNISERS: dict[str, System] = {
     ),
 }
 
+
+def _xu(**attention: Any) -> CaptionerConfig:
+    return CaptionerConfig(
+        image=GridConfig(stages=3, width=128),
+        decoder=BahdanauConfig(
+            cell="lstm",
+            width=256,
+            embedding=128,
+            readout=128,
+            bridge="tanh",
+            attention=AdditiveAttentionConfig(alignment=128, gated=True, **attention),
+        ),
+        doubly_stochastic=0.0 if attention else 0.1,
+    )
+
+
+_SMALL_IMAGES = (
+    "our own size, for small images; a convolutional network of 6 layers that is trained with the rest, in place of a "
+    "pretrained VGG; rows and columns are encoded; the readout has maxout units; the doubly "
+    "stochastic term has the weight 0.1"
+)
+CAPTIONERS: dict[str, System] = {
+    "xu2015": System(
+        _xu(),
+        "a captioner: convolutions, LSTM of 256 with soft attention, doubly stochastic; train it with --images",
+        "Xu et al. 2015, §3, §4.2",
+        _SMALL_IMAGES,
+    ),
+    "xu2015-hard": System(
+        _xu(choice="hard"),
+        "xu2015 with attention to one position of the image, sampled in training",
+        "Xu et al. 2015, §3, §4.1",
+        f"{_SMALL_IMAGES}; a sample's reward is the log-likelihood of its own word, not of the whole caption",
+    ),
+    "liu2021": System(
+        CaptionerConfig(
+            image=PatchesConfig(patch=8, width=128),
+            encoder=TransformerEncoderConfig(layers=3, width=128, feed_forward=512, heads=4),
+            decoder=TransformerDecoderConfig(layers=2, width=128, feed_forward=512, heads=4),
+            tie=True,
+        ),
+        "a captioner: Transformer, 3+2 layers of 128, over patches of 8 × 8 pixels",
+        "Liu et al. 2021, §2",
+        f"our own size, for small images; not pretrained; pre-norm; {_HALVES}",
+    ),
+}
+
 SYSTEMS: dict[str, System] = (
-    TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL | SENTENCE_ENCODERS | RECOMMENDERS | RECOGNISERS
+    TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL | SENTENCE_ENCODERS | RECOMMENDERS | RECOGNISERS | CAPTIONERS
 )
 
 _WIDTHS = (
@@ -472,7 +522,7 @@ def changed_sizes(name: str, *, scale: float) -> list[str]:
     spread = [f"spread {now['spread']} ({full['spread']})"] if now.get("spread") != full.get("spread") else []
     parts = (
         _differences(now[part], full[part], part)
-        for part in ("encoder", "decoder", "network", "characters")
+        for part in ("encoder", "decoder", "network", "characters", "image")
         if part in now
     )
     return [", ".join(sizes) for sizes in (*parts, spread) if sizes]

@@ -1,5 +1,6 @@
 /** What `calque inspect` writes: a choice of sentences, one or two side by side, each with the panels of its task. */
 
+import {panels as captioningPanels} from "calque/captioning";
 import {checkbox, select} from "calque/controls";
 import {fill, h} from "calque/dom";
 import {factLine} from "calque/fact_line";
@@ -15,7 +16,7 @@ import {sentence as sentenceText} from "calque/text";
 import {panels as translationPanels} from "calque/translation";
 
 /** The panels of a sentence by task: panels(sentence, choices, model) gives the items of calque/tabs. */
-const TASKS = {translation: translationPanels, "language-modelling": textPanels, tagging: taggingPanels, "statistical translation": phrasePanels, embedding: similarityPanels};
+const TASKS = {translation: translationPanels, "language-modelling": textPanels, tagging: taggingPanels, "statistical translation": phrasePanels, embedding: similarityPanels, captioning: captioningPanels};
 
 // The reader's choices are kept when the page is drawn again in another language.
 const chosen = {sentences: [0, 1], both: null, tab: "summary", sides: [{}, {}]};

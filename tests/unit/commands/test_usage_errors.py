@@ -28,7 +28,7 @@ VALUES = {
     "STRING",
 }
 VALUES |= {"WORD", "TARGET:SOURCE", "NAME=PATH,PATH", "[KEY=VALUE]...", "[FOLDER]...", "[SYSTEM]..."}
-VALUES |= {"[SENTENCE]... [KEY=VALUE]..."}
+VALUES |= {"[SENTENCE]... [KEY=VALUE]...", "IMAGE... [KEY=VALUE]..."}
 
 
 def _commands(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:

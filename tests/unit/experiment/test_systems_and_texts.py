@@ -11,6 +11,7 @@ from calque.errors import ConfigError
 from calque.experiment import Experiment, experiment_values, train
 from calque.experiment.building import refuse_unbuildable
 from calque.models.systems import (
+    CAPTIONERS,
     LANGUAGE_MODELS,
     RECOGNISERS,
     RECOMMENDERS,
@@ -33,6 +34,7 @@ CORPORA = {
     "language": {"train": [{"kind": "text", "path": "a"}]},
     "tagging": {"train": [{"kind": "conllu", "path": "a"}]},
     "recognition": {"train": [{"kind": "audio", "path": "a"}]},
+    "captioning": {"train": [{"kind": "images", "path": "a"}]},
 }
 CASES = [
     *((name, text, "translation") for name in TRANSLATORS for text in TEXTS),
@@ -40,6 +42,7 @@ CASES = [
     *((name, "forms", "tagging") for name in TAGGERS),
     *((name, text, "translation") for name in SENTENCE_ENCODERS for text in TEXTS),
     *((name, text, "recognition") for name in RECOGNISERS for text in KINDS),
+    *((name, text, "captioning") for name in CAPTIONERS for text in KINDS),
 ]
 
 

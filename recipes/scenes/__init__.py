@@ -1,0 +1,1 @@
+"""The recipe of captioning: rendered scenes, soft and hard attention and a Transformer."""

@@ -1,0 +1,164 @@
+"""The command `calque caption`, which describes images."""
+
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calque.commands.inputs import device_and_precision
+from calque.commands.options import (
+    INPUT_OUTPUT,
+    SEARCH,
+    Device,
+    Precision,
+    count_option,
+    file_option,
+    folder_option,
+    model_argument,
+)
+from calque.commands.rendering import finite, json_line, one_field, one_line
+from calque.errors import CalqueError, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from calque.engine import Caption, Captioner
+
+
+def caption(
+    model: Annotated[Path, model_argument(help="A run or model folder of a captioner.")],
+    images: Annotated[
+        list[str],
+        typer.Argument(metavar="IMAGE... [KEY=VALUE]...", help="Image files; search settings, e.g. length_penalty=1"),
+    ],
+    *,
+    beam: Annotated[int | None, count_option(help="Beam size.", panel=SEARCH)] = None,
+    nbest: Annotated[int, count_option(help="Captions per image; more than 1 as TSV.", panel=SEARCH)] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write a JSON object per image.", rich_help_panel=INPUT_OUTPUT)
+    ] = False,
+    attention: Annotated[
+        Path | None,
+        folder_option(help="Draw the attention of every word over the image, as PNG files.", panel=INPUT_OUTPUT),
+    ] = None,
+    output: Annotated[
+        Path | None, file_option(help="The file for the captions; stdout by default.", panel=INPUT_OUTPUT)
+    ] = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> None:
+    """Describe images.
+
+    Writes a line per image, in the order of the arguments. An image that cannot be decoded is reported and leaves an
+    empty line; the exit code is then 2.
+
+    With --nbest, a line has the path of the image, the score and the caption, separated by tabs. With --json, an object
+    has all candidates with their pieces, log-probabilities and attention weights, a row per piece and one for the end.
+
+    With --attention, FOLDER/NAME.png shows the image once per word, lighter where the word attends.
+
+    Examples:
+
+        calque caption runs/captions photo.jpg
+
+        calque caption runs/captions *.png --attention pictures
+
+        calque caption runs/captions *.png --json --nbest 3 length_penalty=1 > captions.jsonl
+    """
+    from calque.commands.loading import search_of
+    from calque.commands.output import refuse_output, sink
+    from calque.engine import CaptionRequest, load_captioner
+
+    device_name, precision_name = device_and_precision(device, precision)
+    settings = [text for text in images if "=" in text and not Path(text).exists()]
+    paths = [Path(text) for text in images if text not in settings]
+    if not paths:
+        raise ConfigError("no images: name at least one file")
+    refuse_output(output, *paths)
+    captioner = load_captioner(model, device=device_name, precision=precision_name)
+    search = search_of(captioner.search, settings, beam=beam, nbest=nbest, batch_tokens=None)
+    if attention is not None:
+        _refuse_pictures(captioner, attention)
+    wants_detail = as_json or attention is not None
+    requests = (CaptionRequest(path, search, nbest, detail=wants_detail) for path in paths)
+    errors = 0
+    names = _picture_names(paths)
+    with sink(output) as out:
+        for path, name, answer in zip(paths, names, captioner.answers(requests), strict=True):
+            if isinstance(answer, CalqueError):
+                errors += 1
+                typer.echo(f"error: {answer}", err=True)
+                out.write(json_line({"image": str(path), "error": str(answer)}) if as_json else b"\n" * nbest)
+                continue
+            for line in _lines(path, answer, nbest=nbest, as_json=as_json, side=captioner.side):
+                out.write(line)
+            if attention is not None:
+                _draw(attention / f"{name}.png", captioner, answer)
+        out.flush()
+    if errors:
+        raise DataError(f"{errors:,} of {len(paths):,} images could not be described")
+
+
+def _lines(path: Path, caption: "Caption", *, nbest: int, as_json: bool, side: int) -> Iterator[bytes]:
+    if as_json:
+        yield json_line(finite({"image": str(path), "grid": [side, side], "candidates": _candidates(caption)}))
+    elif nbest == 1:
+        yield f"{one_line(caption.text)}\n".encode()
+    else:
+        for candidate in caption.candidates:
+            yield f"{one_field(str(path))}\t{candidate.score:.4f}\t{one_field(candidate.text)}\n".encode()
+
+
+def _candidates(caption: "Caption") -> list[dict[str, Any]]:
+    values = []
+    for candidate in caption.candidates:
+        assert candidate.detail is not None
+        values.append(
+            {
+                "text": candidate.text,
+                "score": candidate.score,
+                "log_prob": candidate.log_prob,
+                "cut": candidate.cut,
+                "oddities": list(candidate.oddities),
+                "pieces": candidate.detail.pieces,
+                "log_probs": candidate.detail.log_probs,
+                "attention": candidate.detail.attention,
+            }
+        )
+    return values
+
+
+def _refuse_pictures(captioner: "Captioner", folder: Path) -> None:
+    """Raises an error if attention cannot be drawn into the folder, before any image is read; creates the folder."""
+    if not captioner.attends:
+        raise ConfigError("--attention: this model has no attention")
+    if find_spec("matplotlib") is None:
+        raise ConfigError(
+            "--attention: pictures are drawn by matplotlib, which is not installed: pip install matplotlib"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"--attention: {folder}: {error.strerror or error}") from None
+
+
+def _picture_names(paths: Sequence[Path]) -> list[str]:
+    """A file name for each image, without its suffix; of equal names, the later ones get a number."""
+    names: list[str] = []
+    for path in paths:
+        stem, number = path.stem or "image", 2
+        name = stem
+        while name in names:
+            name, number = f"{stem}-{number}", number + 1
+        names.append(name)
+    return names
+
+
+def _draw(path: Path, captioner: "Captioner", caption: "Caption") -> None:
+    from calque.inspection.image_attention import draw_attention, words_with_attention
+
+    detail = caption.candidates[0].detail
+    assert detail is not None and detail.attention is not None
+    words = words_with_attention(captioner.tokenizer, detail)
+    for warning in draw_attention(path, caption.picture.pixels, words, side=captioner.side, title=caption.text):
+        typer.echo(f"warning: {warning}", err=True)

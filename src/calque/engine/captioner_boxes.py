@@ -1,0 +1,79 @@
+"""The attention of a captioner to the objects that captions name, against their boxes in a manifest."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calque.data.image_manifests import Box, Entry, ImagesConfig, read_entry
+from calque.data.images import Picture, read_image
+from calque.data.lines import LINE_LIMIT, path_lines
+from calque.engine.captioner import Captioner
+from calque.errors import DataError
+from calque.evaluation.attention_boxes import NamedAttention, SquareBox, named_attention, pieces_in_span
+from calque.text import Tokenizer
+
+TOGETHER = 64  # images
+
+
+def manifest_entries(path: Path) -> list[Entry]:
+    """The lines of a manifest that are not empty; a DataError names the first line that is malformed."""
+    corpus, entries = ImagesConfig(path=path), []
+    for line in path_lines(path, limit=LINE_LIMIT, invalid="fail"):
+        if not line.text.strip():
+            continue
+        try:
+            entries.append(read_entry(line.text, corpus=corpus))
+        except ValueError as error:
+            raise DataError(f"{path}: line {line.number}: {error}") from None
+    if not entries:
+        raise DataError(f"{path}: no images")
+    return entries
+
+
+def box_attention(captioner: Captioner, entries: Sequence[Entry]) -> Iterator[NamedAttention]:
+    """The attention at the words of the reference captions that name objects, for every box of every image.
+
+    The model reads the reference, so that all models are measured at the same words.
+    """
+    boxed = [entry for entry in entries if entry.boxes and entry.captions]
+    for start in range(0, len(boxed), TOGETHER):
+        part = boxed[start : start + TOGETHER]
+        pictures = [read_image(entry.image, size=captioner.task.size) for entry in part]
+        scores = captioner.score(pictures, [entry.captions[0] for entry in part])
+        for entry, picture, score in zip(part, pictures, scores, strict=True):
+            if score.attention is None:
+                return
+            attention = score.attention.double().numpy()
+            ends = piece_ends(captioner.tokenizer, captioner.tokenizer.encode(entry.captions[0]))
+            for box in entry.boxes:
+                if rows := pieces_in_span(ends, box.span):
+                    yield named_attention(attention[rows], square_box(box, picture), side=captioner.side)
+
+
+def square_box(box: Box, picture: Picture) -> SquareBox:
+    """A box in pixels of an image, as part of the square that the model reads."""
+    place, size = picture.placement, len(picture.pixels)
+    across, down = place.width / picture.width, place.height / picture.height
+    return SquareBox(
+        (place.left + box.left * across) / size,
+        (place.top + box.top * down) / size,
+        (place.left + box.right * across) / size,
+        (place.top + box.bottom * down) / size,
+    )
+
+
+def piece_ends(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """The number of characters of a text that its first pieces spell, up to and including each piece."""
+    ends: list[int] = []
+    for count in range(1, len(ids) + 1):
+        text = tokenizer.decode(ids[:count]).rstrip("\ufffd")  # a character whose bytes are not complete yet
+        ends.append(max(len(text), ends[-1] if ends else 0))
+    return ends
+
+
+def attention_grid(row: Sequence[float], *, side: int) -> NDArray[Any]:
+    """The attention of one token as a grid [G,G]."""
+    return np.asarray(row, dtype=np.float64).reshape(side, side)

@@ -1,0 +1,89 @@
+"""How much attention lies inside the box of an object while the words that name it are generated.
+
+Letters: T tokens, G rows and columns of a grid over a square image, S = G·G positions, row by row.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class SquareBox(NamedTuple):
+    """A box in a square image of side 1."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+class NamedAttention(NamedTuple):
+    """The attention at the words that name one object."""
+
+    inside: float
+    """The share of attention that lies inside the object's box."""
+    area: float
+    """The share of the image that the box covers: the value of `inside` for attention that is the same everywhere."""
+    points: bool
+    """Whether the position with the most attention has its centre in the box (pointing game: Zhang 2016)."""
+
+
+class BoxAttention(NamedTuple):
+    """Means over all objects that were named."""
+
+    inside: float
+    area: float
+    points: float
+    names: int
+
+
+def cell_shares(box: SquareBox, *, side: int) -> Array:
+    """The share [S] of each cell's area that lies inside a box."""
+    edges = np.linspace(0, 1, side + 1)
+
+    def overlap(low: float, high: float) -> Array:
+        widths: Array = np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
+        return widths * side
+
+    shares: Array = np.outer(overlap(box.top, box.bottom), overlap(box.left, box.right)).ravel()
+    return shares
+
+
+def named_attention(attention: Array, box: SquareBox, *, side: int) -> NamedAttention:
+    """The attention [T,S] at the words that name an object, measured against its box; the mean over the words.
+
+    A cell that lies partly inside the box counts with that part.
+    """
+    mean = attention.mean(axis=0)
+    total = mean.sum()
+    row, column = divmod(int(mean.argmax()), side)
+    across, down = (column + 0.5) / side, (row + 0.5) / side
+    return NamedAttention(
+        inside=float((mean * cell_shares(box, side=side)).sum() / total) if total > 0 else 0.0,
+        area=max(0.0, box.right - box.left) * max(0.0, box.bottom - box.top),
+        points=box.left <= across <= box.right and box.top <= down <= box.bottom,
+    )
+
+
+def pieces_in_span(ends: Sequence[int], span: tuple[int, int]) -> list[int]:
+    """The pieces that spell characters of a span; piece n spells those from ends[n − 1] to before ends[n].
+
+    >>> pieces_in_span([1, 5, 12], (6, 12))
+    [2]
+    """
+    starts = [0, *ends[:-1]]
+    return [
+        place for place, (start, end) in enumerate(zip(starts, ends, strict=True)) if start < span[1] and end > span[0]
+    ]
+
+
+def mean_attention(named: Sequence[NamedAttention]) -> BoxAttention:
+    """The means over all named objects; all are 0 if there are none."""
+    if not named:
+        return BoxAttention(0.0, 0.0, 0.0, 0)
+    inside, area, points = (float(np.mean([item[at] for item in named])) for at in range(3))
+    return BoxAttention(inside, area, points, len(named))
