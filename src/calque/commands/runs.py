@@ -261,8 +261,10 @@ def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
         return "own task"
     model = section(config, "model", origin=origin)
     names = {"language-model": ["network"], "tagger": ["encoder"]}.get(str(model.get("kind")), ["encoder", "decoder"])
+    if model.get("kind") == "recogniser" and model.get("head") == "ctc":
+        names = ["encoder"]
     parts = [_describe_part(section(config, f"model.{name}", origin=origin)) for name in names]
-    head = [str(model["head"])] if "head" in model else []  # of a tagger
+    head = [str(model["head"])] if "head" in model else []  # of a tagger or a recogniser
     return " → ".join(dict.fromkeys([*parts, *head]))
 
 
