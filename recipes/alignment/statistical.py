@@ -1,11 +1,15 @@
-"""The error rates of word alignment by IBM Model 1 and the HMM, on the pairs that attention is measured on.
+"""The error rates of word alignment by IBM Models 1 and 2 and the HMM, on the pairs that attention is measured on.
 
 python -m recipes.alignment.statistical OUT [--keep statistical.json] [--write README.md]
 
 The models learn from the training pairs and the test pairs of the phrasebook together, as aligners do: they are given
-text to align and no alignments. `calque align` with its default settings finds the same links.
+text to align and no alignments. `calque align` with the same model finds the same links. If eflomal is installed (`pip
+install eflomal` needs a C compiler), its links are measured too: a Bayesian IBM 1, HMM and fertility model (Östling and
+Tiedemann 2016), with its default settings.
 """
 
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,14 +18,21 @@ from calque.data.corpora import FilesConfig
 from calque.evaluation.alignment import alignment_error_rate
 from calque.statistics.symmetrisation import Symmetrisation, symmetrise
 from calque.statistics.text_pairs import TextPairs, read_text_pairs
-from calque.statistics.word_alignment import AlignmentSettings, Link, ModelName, align_words
+from calque.statistics.word_alignment import AlignmentSettings, Link, align_words
 from recipes.alignment.align import TESTED, read_links
 from recipes.alignment.run import write_book
 from recipes.runner.files import read_lines, write_lines
 from recipes.runner.pages import publish, report_parser, table
 
 BOOKS = {"de-en": "book", "zh-en": "book-zh"}
-MODELS: dict[ModelName, str] = {"ibm1": "IBM 1", "hmm": "HMM"}
+MODELS: dict[str, tuple[str, AlignmentSettings]] = {
+    "ibm1": ("IBM 1", AlignmentSettings("ibm1")),
+    "ibm2": ("IBM 2, diagonal", AlignmentSettings("ibm2")),
+    "ibm2-bayes": ("IBM 2, diagonal, variational Bayes", AlignmentSettings("ibm2", dirichlet=0.01)),
+    "hmm": ("HMM", AlignmentSettings("hmm")),
+}
+"""The name of each model in the table, and its settings."""
+EFLOMAL = "eflomal"
 METHODS: tuple[Symmetrisation, ...] = (
     "forward",
     "backward",
@@ -41,31 +52,55 @@ def collect(out: Path) -> dict[str, Any]:
         write_book(book, languages=(source, target))
         pairs = _read(book, source, target)
         gold = [read_links(line) for line in read_lines(book / "test.align")[:TESTED]]
-        results[name] = {model: error_rates(pairs, gold, model=model) for model in MODELS}
+        results[name] = {
+            model: error_rates(directions(pairs, settings, count=len(gold)), gold)
+            for model, (_, settings) in MODELS.items()
+        }
+        if find_spec(EFLOMAL) is not None:
+            results[name][EFLOMAL] = error_rates(eflomal_directions(pairs, count=len(gold)), gold)
     return results
 
 
-def error_rates(pairs: TextPairs, gold: list[list[Link]], *, model: ModelName) -> dict[str, float]:
-    """The error rate of each symmetrisation on the first pairs, whose true alignments are given."""
-    settings = AlignmentSettings(model)
+Directions = list[tuple[set[Link], set[Link]]]
+"""The forward and the backward links of each pair."""
+
+
+def directions(pairs: TextPairs, settings: AlignmentSettings, *, count: int) -> Directions:
+    """The links of the first pairs, by a model that is trained on all of them in each direction."""
     forward = align_words(pairs.source, pairs.target, settings=settings)
     backward = align_words(pairs.target, pairs.source, settings=settings)
-    directions = [
+    return [
         (set(forward.links(pair)), {(source, target) for target, source in backward.links(pair)})
-        for pair in range(len(gold))
+        for pair in range(count)
     ]
+
+
+def eflomal_directions(pairs: TextPairs, *, count: int) -> Directions:
+    """The links that eflomal finds for the first pairs, given all of them."""
+    sides = ((pairs.source, pairs.source_words), (pairs.target, pairs.target_words))
+    texts = [[" ".join(words[id] for id in column.row(n)) for n in range(len(pairs))] for column, words in sides]
+    with TemporaryDirectory() as folder:
+        paths = [str(Path(folder) / name) for name in ("forward", "backward")]
+        import_module(EFLOMAL).Aligner().align(*texts, links_filename_fwd=paths[0], links_filename_rev=paths[1])
+        forward, backward = (read_lines(Path(path)) for path in paths)
+    return [(set(read_links(forward[pair])), set(read_links(backward[pair]))) for pair in range(count)]
+
+
+def error_rates(links: Directions, gold: list[list[Link]]) -> dict[str, float]:
+    """The error rate of each symmetrisation, given the true alignments."""
     return {
-        method: alignment_error_rate([sorted(symmetrise(*links, method=method)) for links in directions], gold)
+        method: alignment_error_rate([sorted(symmetrise(*pair, method=method)) for pair in links], gold)
         for method in METHODS
     }
 
 
 def page(results: dict[str, Any]) -> str:
     """A row for each pair of languages and each model, with the error rate of every symmetrisation in per cent."""
+    names = {model: name for model, (name, _) in MODELS.items()}
     rows = [
-        [name, MODELS[model], *(f"{100 * results[name][model][method]:.1f}" for method in METHODS)]
-        for name in results
-        for model in MODELS
+        [languages, names.get(model, model), *(f"{100 * rates[method]:.1f}" for method in METHODS)]
+        for languages, models in results.items()
+        for model, rates in models.items()
     ]
     return table(["languages", "model", *METHODS], rows)
 

@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 import pytest
 
-from calque.commands.align import METHODS, MODELS
+from calque.commands.align import METHODS, MODELS, TENSIONS
 from calque.config import read_toml
+from calque.engine.constraint_files import read_pairs
+from calque.statistics.diagonal import LARGEST
 from calque.statistics.symmetrisation import SYMMETRISATIONS
+from calque.statistics.word_alignment import ModelName
 from tests.conftest import Answer, environment
 
 Command = Callable[..., Answer]
@@ -55,7 +59,8 @@ def refused(answer: Answer, *expected: str) -> None:
 
 def test_the_choices_are_those_of_the_models() -> None:
     assert set(METHODS) == set(SYMMETRISATIONS)
-    assert set(MODELS) == {"ibm1", "hmm"}
+    assert set(MODELS) == set(get_args(ModelName))
+    assert TENSIONS == (0, LARGEST)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -81,6 +86,34 @@ def test_perplexity_falls_and_is_printed_for_each_iteration(command: Command, fi
     assert perplexities[3] > perplexities[4]
     ibm1 = command("align", *pair_options(files), "--iterations", 2, 5, "--model", "ibm1")
     assert ibm1.code == 0 and ibm1.err.count("IBM 1, iteration") == 4 and "HMM" not in ibm1.err
+
+
+def test_ibm2_learns_its_tension_unless_it_is_given(command: Command, files: dict[str, Path]) -> None:
+    ibm2, options = ("--model", "ibm2", "--symmetrise", "forward"), pair_options(files)
+    learnt, fixed, bayes = (
+        command("align", *options, *ibm2, *further) for further in ([], ["--tension", 2], ["--dirichlet", 0.01])
+    )
+    for answer in (learnt, fixed, bayes):
+        assert answer.code == 0 and answer.out == files["gold"].read_text()
+        assert answer.err.count("IBM 1, iteration") == answer.err.count("IBM 2, iteration") == 5
+
+    def tensions(answer: Answer) -> list[str]:
+        return [line.split("λ ")[1] for line in answer.err.splitlines() if "IBM 2" in line]
+
+    assert tensions(learnt)[0] == "4.00" != tensions(learnt)[-1]
+    assert set(tensions(fixed)) == {"2.00"}
+
+
+def test_the_dictionary_is_one_of_calque_translate(command: Command, files: dict[str, Path], tmp_path: Path) -> None:
+    lexicon, dictionary = tmp_path / "lexicon", tmp_path / "dictionary"
+    options = ("--symmetrise", "backward", "--lexicon", lexicon, "--dictionary", dictionary)
+    assert command("align", *pair_options(files), *options).code == 0
+    best = {}
+    for line in lexicon.read_text().splitlines():
+        source, target, _ = line.split("\t")
+        best.setdefault(source, target)
+    del best[""]
+    assert dict(read_pairs(dictionary)) == best
 
 
 def test_the_output_appears_when_it_is_complete_and_is_always_the_same(
@@ -164,7 +197,12 @@ def test_what_cannot_be_aligned_is_rejected(command: Command, files: dict[str, P
     refused(command("align", "--source", invalid, *target), "invalid: line", "0xfc is not UTF-8 here", "iconv")
     refused(command("align", "--source", tmp_path / "missing", *target), "missing: No such file")
     refused(command("align", "--source", blank, *target), "nothing to align: of 200 pairs")
-    refused(command("align", *source, *target, "--model", "ibm4"), "--model: 'ibm4' is not one of hmm, ibm1")
+    refused(command("align", *source, *target, "--model", "ibm4"), "--model: 'ibm4' is not one of hmm, ibm2, ibm1")
+    for option, value, low, high in (("--tension", 21, 0, 20), ("--dirichlet", 0.001, 0.01, 10)):
+        ibm2 = command("align", *source, *target, "--model", "ibm2", option, value)
+        refused(ibm2, f"{option}: {float(value)}; expected a number from {low} to {high}")
+        refused(command("align", *source, *target, option, 1), f"{option} is for --model ibm2, not for hmm")
+    refused(command("align", *source, *target, "--dictionary", "a", "--lexicon", "a"), "name two files")
     refused(command("align", *source, *target, "--symmetrise", "grow"), "--symmetrise: 'grow' is not one of")
     refused(command("align", *source, *target, "--iterations", 0, 5), "--iterations: 0 and 5", "at least 1")
     refused(command("align", *source, *target, "--output", files["source"]), "is also an input")

@@ -15,6 +15,7 @@ from calque.config import Values
 from calque.errors import Interrupted
 from calque.experiment import running
 from tests.conftest import Answer, toy_corpus, without_plots
+from tests.histories import write_sequences
 from tests.promises.subjects import SUBJECTS
 from tests.tagged import write_columns, write_conllu
 
@@ -27,10 +28,13 @@ PAGES = (
     "architectures.md",
     "language_models.md",
     "tagging.md",
+    "embedding.md",
+    "recommendation.md",
     "corpora.md",
     "character_level.md",
     "alignment.md",
     "speech.md",
+    "recipes.md",
 )
 
 
@@ -92,7 +96,12 @@ def test_alignment_from_python_works_as_written() -> None:
 
 @pytest.mark.parametrize(
     ("page", "run", "subject"),
-    [("language_models.md", "english", "language model of lines"), ("tagging.md", "upos", "tagging")],
+    [
+        ("language_models.md", "english", "language model of lines"),
+        ("tagging.md", "upos", "tagging"),
+        ("embedding.md", "book", "embedding"),
+        ("recommendation.md", "shop", "recommendation"),
+    ],
 )
 def test_python_of_the_other_tasks_works_as_written(
     page: str, run: str, subject: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
@@ -105,7 +114,7 @@ def test_python_of_the_other_tasks_works_as_written(
     assert capsys.readouterr().out
 
 
-NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",)}
+NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "recommendation": (), "embedding": ()}
 
 
 def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
@@ -170,6 +179,8 @@ def test_a_run_can_begin(
             )
         if option in ("--conll", "--valid-conll"):
             (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
+        if option == "--sequences":
+            write_sequences(path, users=9)
         if option in ("--audio", "--valid-audio"):
             write_tones(path.parent, recordings=9).rename(path)
 

@@ -247,11 +247,34 @@ def test_sentences_are_inspected_together(run: Path, corpus, tmp_path: Path, com
     for options, message in (
         (["a b", "--prefix", "x"], "--prefix: for translation models only"),
         (["a b", "--gradients"], "cannot be combined with a sentence"),
-        (["--gradients"], "not measured"),
+        (["--gradients"], "gradient flow is measured in"),
         ([" "], "without words"),
         (["a b", "--output", tmp_path / "a.svg", "--picture", "beam"], "--picture: 'beam' is not one of similarity"),
     ):
         answer = command("inspect", run, *options)
+        assert answer.code == 2 and message in answer.err, answer.err
+
+
+def test_systems_are_compared_by_retrieval(run: Path, others, corpus, tmp_path: Path, command: Command) -> None:
+    translator, pairs = others["translation"], ("--source", corpus["source"], "--target", corpus["target"])
+    answer = command("compare", translator, run, *pairs, "--json", "--randomisation", "100")
+    assert answer.code == 0, answer.err
+    document = json.loads(answer.out)
+    for system, path in zip(document["systems"], (translator, run), strict=True):
+        values = json.loads(command("evaluate", path, *pairs, "--json").out)
+        assert system["scores"]["top1_to_target"] == pytest.approx(values["source_to_target"]["top1"])
+        assert system["scores"]["mrr_to_source"] == pytest.approx(values["target_to_source"]["mrr"])
+        assert system["model"]["parameters"] and system["speed"]["sentences_per_second"]
+    page = tmp_path / "page.html"
+    assert "40 pairs" in command("compare", translator, run, *pairs, "--output", page, "--randomisation", "0").out
+    assert page.read_text().startswith("<!doctype")
+    for options, message in (
+        ([translator, corpus["source"], *pairs], "not a run or model folder"),
+        ([translator, run, *pairs, "--reference", corpus["target"]], "are for different tasks"),
+        ([translator, run, "--target", corpus["target"]], "--target needs --source"),
+        ([translator, run, *pairs, "--tagger", run], "--tagger: not for this task"),
+    ):
+        answer = command("compare", *options)
         assert answer.code == 2 and message in answer.err, answer.err
 
 

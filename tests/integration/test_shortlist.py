@@ -66,6 +66,9 @@ def test_a_shortlist_is_built_and_used(
     built = command("shortlist", copy, *OPTIONS)
     assert (built.code, built.out) == (0, f"{copy / 'model'}\n")
     assert "frequent pieces, and on average" in built.err
+    unknown = command("shortlist", copy, "--alignment", "ibm4")
+    assert unknown.code == 2 and "--alignment: 'ibm4' is not one of hmm, ibm2, ibm1" in unknown.err
+    assert command("shortlist", copy, *OPTIONS, "--alignment", "ibm2").code == 0
     plain = command("translate", copy, "--input", sentences)
     listed = command("translate", copy, "--input", sentences, "--shortlist")
     assert (listed.code, listed.out) == (0, plain.out)

@@ -8,6 +8,7 @@ from calque.layers.crf import LinearChainCRF
 from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.characters import ConvolutionalCharactersConfig, NoCharactersConfig, RecurrentCharactersConfig
 from calque.models.convolutional import ConvolutionalEncoderConfig
+from calque.models.hidden_markov import HiddenMarkovConfig, HiddenMarkovTagger
 from calque.models.inputs import Words
 from calque.models.recurrent import RecurrentEncoderConfig
 from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
@@ -39,13 +40,37 @@ TAGGERS: dict[str, TaggerConfig] = {
 }
 
 
-def build(name: str, *, seed: int = 0) -> TaggerModel:
+ESTIMATED: dict[str, HiddenMarkovConfig] = {
+    f"hidden-markov-{order}{'-capitals' * capitals}": HiddenMarkovConfig(order=order, capitals=capitals, suffix=2)
+    for order, capitals in product((1, 2, 3), (False, True))
+}
+"""Those that are estimated; they have no gradients."""
+
+
+def build(name: str, *, seed: int = 0) -> TaggerModel | HiddenMarkovTagger:
     """A tagger of the list in evaluation mode and float64, with weights large enough that every part has an effect."""
     torch.manual_seed(seed)
+    if name in ESTIMATED:
+        return _estimated(ESTIMATED[name])
     model = TaggerModel(TAGGERS[name], sizes=SIZES).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.7)
+    return model
+
+
+def _estimated(config: HiddenMarkovConfig) -> HiddenMarkovTagger:
+    """A hidden Markov tagger with random probabilities, some upper-case characters, and a tree of random suffixes."""
+    model = HiddenMarkovTagger(config, sizes=SIZES).double().eval()
+    parents = torch.arange(model.kinds)
+    keys = (parents[:, None] * SIZES.characters + torch.randperm(SIZES.characters)[:5].sort().values).flatten()
+    deeper = (model.kinds + torch.arange(0, len(keys), 2)) * SIZES.characters + 4
+    sizes = {name: table.shape for name, table in model.named_parameters()}
+    sizes["suffixes"] = torch.Size([model.kinds + len(keys) + len(deeper), SIZES.labels])
+    tables = {name: torch.rand(size, dtype=torch.float64) + 0.05 for name, size in sizes.items()}
+    shares = {name: table / table.sum(dim=-1, keepdim=True) for name, table in tables.items() if table.dim()}
+    model.fill({**shares, "suffix_keys": torch.cat([keys, deeper]), "is_upper": torch.rand(SIZES.characters) < 0.5})
+    assert model.fault() is None
     return model
 
 

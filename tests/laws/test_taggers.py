@@ -7,9 +7,9 @@ from torch.testing import assert_close
 from calque.models.tagger import TaggerModel
 from calque.tensors import length_mask
 from tests.laws.slopes import slopes_in_a_direction
-from tests.laws.taggers import SENTENCES, SIZES, TAGGERS, WORDS, build, select, source
+from tests.laws.taggers import ESTIMATED, SENTENCES, SIZES, TAGGERS, WORDS, build, select, source
 
-NAMES = sorted(TAGGERS)
+NAMES = sorted([*TAGGERS, *ESTIMATED])
 
 
 @pytest.fixture(params=NAMES)
@@ -81,6 +81,7 @@ def test_the_loss_is_that_of_probabilities_over_all_label_sequences(model: Tagge
     assert torch.equal(model.best(scores, words.lengths)[0], pairs[losses.argmin()])
 
 
+@pytest.mark.parametrize("model", sorted(TAGGERS), indirect=True)
 def test_every_parameter_learns(model: TaggerModel) -> None:
     model.train()
     words = source()
@@ -90,6 +91,7 @@ def test_every_parameter_learns(model: TaggerModel) -> None:
     assert not idle
 
 
+@pytest.mark.parametrize("model", sorted(TAGGERS), indirect=True)
 def test_gradients_are_those_of_finite_differences(model: TaggerModel) -> None:
     """Along one random direction through all weights at once."""
     words = source()

@@ -11,9 +11,11 @@ from calque.experiment import OwnTask, Run
 from calque.tasks.embedding import Embedding
 from calque.tasks.language_modelling import LanguageModelling
 from calque.tasks.recognition import Recognition
+from calque.tasks.recommendation import Recommendation
 from calque.tasks.tagging import Tagging
 from calque.tasks.translation import Translation
 from tests.conftest import FAMILIES, toy_corpus
+from tests.histories import recommendation_values
 from tests.spoken import recognition_values
 from tests.tagged import tagging_values
 from tests.unit.experiment.frames_task import FramesCopy, frames_task
@@ -111,6 +113,10 @@ def _embedding(folder: Path) -> Values:
     }
 
 
+def _recommendation(folder: Path) -> Values:
+    return override(recommendation_values(folder, **TRAINING), ["model.network.dropout=0.0"])
+
+
 def _recognition(folder: Path) -> Values:
     return recognition_values(folder, head="hybrid", recordings=40, **{**TRAINING, "batch": {"tokens": 300}})
 
@@ -131,6 +137,7 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "tagging": Subject(Tagging, "f1", _tagging, ("model.dropout=0.3", "model.word_dropout=0.1")),
     "embedding": Subject(Embedding, "top1", _embedding, ("model.dropout=0.2", "model.encoder.dropout=0.2")),
+    "recommendation": Subject(Recommendation, "ndcg@10", _recommendation, ("model.network.dropout=0.2",)),
     "recognition": Subject(
         Recognition,
         "wer",

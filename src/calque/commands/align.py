@@ -1,6 +1,7 @@
 """The command `calque align`, which aligns the words of a parallel corpus."""
 
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 
 from calque.commands.corpus_files import pair_corpora
 from calque.commands.inputs import choice, refuse_unreadable
-from calque.commands.options import choice_option, count_option, file_option
+from calque.commands.options import choice_option, count_option, factor_option, file_option
 from calque.commands.table_options import (
     Delimiter,
     Header,
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from calque.statistics.text_pairs import TextPairs
     from calque.statistics.word_alignment import AlignmentSettings, WordAlignments
 
-MODELS = ("hmm", "ibm1")
+MODELS = ("hmm", "ibm2", "ibm1")
 METHODS = ("grow-diag-final-and", "grow-diag", "intersection", "union", "forward", "backward")
 LONGEST = 512  # words of a side that can be aligned; memory grows with the square
+TENSIONS = (0.0, 20.0)
+DIRICHLETS = (0.01, 10.0)  # below, exp(ψ(α)) underflows
 SHOWN = 0.001
 """Translations that are less likely than this are not written to --lexicon."""
 
@@ -46,11 +49,23 @@ def align(
     delimiter: Delimiter = None,
     output: Annotated[Path | None, file_option(help="The file for the alignments; stdout by default.")] = None,
     model: Annotated[
-        str, choice_option(choices=MODELS, help="hmm: takes word order into account; ibm1: ignores it.")
+        str,
+        choice_option(
+            choices=MODELS, help="hmm: neighbours stay neighbours; ibm2: prefers the diagonal; ibm1: ignores positions."
+        ),
     ] = "hmm",
     iterations: Annotated[
-        tuple[int, int], typer.Option(metavar="N N", help="EM iterations of IBM 1, and of the HMM that it initialises.")
+        tuple[int, int],
+        typer.Option(metavar="N N", help="EM iterations of IBM 1, and of the model that it initialises."),
     ] = (5, 5),
+    tension: Annotated[
+        float | None,
+        factor_option(help="With ibm2: the strength of its preference for the diagonal, 0 to 20; learnt by default."),
+    ] = None,
+    dirichlet: Annotated[
+        float | None,
+        factor_option(help="With ibm2: variational Bayes with this Dirichlet prior on the lexicon, e.g. 0.01."),
+    ] = None,
     symmetrise: Annotated[
         str, choice_option(choices=METHODS, help="How the alignments of both directions are combined.")
     ] = METHODS[0],
@@ -60,6 +75,9 @@ def align(
     ] = 256,
     lexicon: Annotated[
         Path | None, file_option(help="Write source word, target word and t(target | source) to this file.")
+    ] = None,
+    dictionary: Annotated[
+        Path | None, file_option(help="Write each source word and its most likely translation to this file.")
     ] = None,
     reference: Annotated[
         Path | None, file_option(help="True alignments (Pharaoh), to compute the alignment error rate.")
@@ -72,13 +90,16 @@ def align(
 
     The models learn from the corpus itself, once in each direction: forward links every target word to at most one
     source word, backward every source word to at most one target word. The perplexity per word of each iteration is
-    printed to standard error. `calque train --alignments` takes the output for guided alignment.
+    printed to standard error. `calque train --alignments` takes the output for guided alignment, `calque translate
+    --dictionary` the file of --dictionary.
 
     Examples:
 
         calque align --source train.de --target train.en --output train.align
 
         calque align --tsv pairs.tsv --model ibm1 --symmetrise intersection --lexicon de-en.lexicon
+
+        calque align --source train.de --target train.en --model ibm2 --dirichlet 0.01 --dictionary de-en.tsv
 
         calque align --source test.de --target test.en --reference test.align --output /dev/null
     """
@@ -92,21 +113,36 @@ def align(
         raise ConfigError(f"--maximum: {maximum}; at most {LONGEST} words can be aligned")
     if min(iterations) < 1:
         raise ConfigError(f"--iterations: {iterations[0]} and {iterations[1]}; each model needs at least 1")
-    settings = AlignmentSettings(choice(model, MODELS, option="--model"), iterations=iterations, maximum=maximum)
+    settings = AlignmentSettings(
+        choice(model, MODELS, option="--model"), iterations=iterations, dirichlet=dirichlet, maximum=maximum
+    )
+    for option, value, bounds in (("--tension", tension, TENSIONS), ("--dirichlet", dirichlet, DIRICHLETS)):
+        if value is not None and model != "ibm2":
+            raise ConfigError(f"{option} is for --model ibm2, not for {model}")
+        if value is not None and not bounds[0] <= value <= bounds[1]:
+            raise ConfigError(f"{option}: {value}; expected a number from {bounds[0]:g} to {bounds[1]:g}")
+    if tension is not None:
+        settings = settings._replace(tension=tension, learns_tension=False)
     inputs = (source, target, tsv, csv, jsonl, reference)
     refuse_unreadable(*inputs)
     refuse_output(output, *inputs)
-    refuse_output(lexicon, *inputs, output, option="--lexicon")
-    if lexicon is not None and lexicon == output:
-        raise ConfigError(f"--output and --lexicon are both {output}; name two files")
+    outputs = {"--output": output, "--lexicon": lexicon, "--dictionary": dictionary}
+    for option, path in list(outputs.items())[1:]:
+        refuse_output(path, *inputs, output, option=option)
+    for first, second in combinations(outputs, 2):
+        if outputs[first] is not None and outputs[first] == outputs[second]:
+            raise ConfigError(f"{first} and {second} are both {outputs[first]}; name two files")
     columns = TableColumns(source_column, target_column, header, delimiter)
     corpus = _corpus(source, target, Tables(*([path] if path else None for path in (tsv, csv, jsonl))), columns=columns)
     pairs = read_text_pairs(corpus, keep_case=case)
     _check(pairs, maximum=maximum, name=name_of(corpus))
     gold = None if reference is None else read_links(reference, pairs)
-    forward = None if method == "backward" and lexicon is None else _align(pairs, settings, direction="forward")
+    wants_forward = method != "backward" or lexicon is not None or dictionary is not None
+    forward = _align(pairs, settings, direction="forward") if wants_forward else None
     if lexicon is not None and forward is not None:
         _write_lexicon(lexicon, forward.lexicon, pairs)
+    if dictionary is not None and forward is not None:
+        _write_dictionary(dictionary, forward.lexicon, pairs)
     backward = None if method == "forward" else _align(pairs, settings, direction="backward")
     links = []
     with sink(output) as out:
@@ -161,9 +197,10 @@ def _align(pairs: "TextPairs", settings: "AlignmentSettings", *, direction: str)
 
     class Report(Observer):
         def iteration(self, iteration: Iteration) -> None:
+            detail = f", {iteration.detail}" if iteration.detail else ""
             typer.echo(
                 f"{direction}: {iteration.model}, iteration {iteration.number}: log-likelihood "
-                f"{iteration.log_likelihood:,.1f}, perplexity {iteration.perplexity:.3f} per word",
+                f"{iteration.log_likelihood:,.1f}, perplexity {iteration.perplexity:.3f} per word{detail}",
                 err=True,
             )
 
@@ -195,6 +232,17 @@ def _write_lexicon(path: Path, table: "LexicalTable", pairs: "TextPairs") -> Non
         for number, source in enumerate([*pairs.source_words, ""]):
             for target, probability in zip(*table.best(number), strict=True):
                 out.write(f"{source}\t{pairs.target_words[target]}\t{probability:.6f}\n".encode())
+        out.flush()
+
+
+def _write_dictionary(path: Path, table: "LexicalTable", pairs: "TextPairs") -> None:
+    """Writes the most likely translation of every source word."""
+    from calque.commands.output import sink
+
+    with sink(path) as out:
+        for number, source in enumerate(pairs.source_words):
+            for target in table.best(number, 1)[0]:
+                out.write(f"{source}\t{pairs.target_words[target]}\n".encode())
         out.flush()
 
 

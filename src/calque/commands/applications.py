@@ -25,6 +25,7 @@ COMMANDS = (
     "generate",
     "tag",
     "embed",
+    "recommend",
     "transcribe",
     "align",
     "score",

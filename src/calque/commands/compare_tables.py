@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from calque.commands.compare_recommenders import recommendation_tables
+from calque.commands.compare_retrieval import retrieval_blocks
 from calque.commands.tables import Row, aligned
 
 LEVEL = 0.05
@@ -20,6 +22,10 @@ def table_lines(document: Document) -> Iterator[str]:
             blocks = _translation(document)
         case "tagging":
             blocks = _tagging(document)
+        case "recommendation":
+            blocks = recommendation_tables(document)
+        case "embedding":
+            blocks = _retrieval(document)
         case _:
             blocks = _language_modelling(document)
     for number, (title, lines) in enumerate(blocks):
@@ -284,6 +290,11 @@ def _tagging(document: Document) -> Iterator[Block]:
             yield title, _bucket_rows(["", "number", *names], [entry["label"] for entry in shown], counts, cells)
     for system in systems:
         yield f"most frequent confusions of {system['name']}", _confusions(system["confusion"])
+
+
+def _retrieval(document: Document) -> Iterator[Block]:
+    yield from retrieval_blocks(document)
+    yield from _size_and_speed(document["systems"], _names(document["systems"]), unit="sentences")
 
 
 def _confusions(confusion: Document) -> list[str]:

@@ -1,9 +1,10 @@
-"""The corpora named on a command line (pairs, text or labelled words), and the task that they belong to."""
+"""The corpora named on a command line (pairs, text, labelled words or histories), and the task that they belong to."""
 
 import functools
 import inspect
 import json
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -12,6 +13,7 @@ import typer
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns, refuse_unnamed_columns
 from calque.commands.inputs import refuse_unreadable
 from calque.commands.options import DATA, TEST, VALIDATION
+from calque.commands.sequence_options import sequence_corpora
 from calque.commands.table_options import (
     Csv,
     Delimiter,
@@ -34,6 +36,7 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "language-modelling": {"kind": "text", "path": "train.txt"},
     "tagging": {"kind": "conllu", "path": "train.conllu"},
     "embedding": {"kind": "files", "source": "train.source", "target": "train.target"},
+    "recommendation": {"kind": "sequences", "path": "users.txt"},
     "recognition": {"kind": "audio", "path": "train.jsonl"},
 }
 """A placeholder corpus for each task, for a config in which the user will name the files."""
@@ -47,6 +50,7 @@ class HeldOutFiles(NamedTuple):
     tables: Tables = Tables()
     text: Paths = None
     conll: Paths = None
+    sequences: Paths = None
     audio: Paths = None
 
     def __bool__(self) -> bool:
@@ -66,6 +70,7 @@ class CorpusFiles(NamedTuple):
     columns: str | None = None
     label: str | None = None
     valid: HeldOutFiles = HeldOutFiles()
+    sequences: Paths = None
     audio: Paths = None
 
     def check(self) -> None:
@@ -80,15 +85,21 @@ class CorpusFiles(NamedTuple):
                 f"--conll is for a tagger and cannot be combined with {self.pair_option or '--text'}, which is for "
                 "another task"
             )
-        if self.audio and (self.pair_option or self.text or self.conll):
-            other = self.pair_option or ("--text" if self.text else "--conll")
+        if self.sequences and (
+            other := self.pair_option or ("--text" if self.text else "--conll" if self.conll else "")
+        ):
+            raise ConfigError(
+                f"--sequences is for a recommender and cannot be combined with {other}, which is for another task"
+            )
+        if self.audio and (self.pair_option or self.text or self.conll or self.sequences):
+            other = self.pair_option or ("--text" if self.text else "--conll" if self.conll else "--sequences")
             raise ConfigError(
                 f"--audio is for a speech recogniser and cannot be combined with {other}, which is for another task"
             )
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
         tables = (self.tables.paths, self.valid.tables.paths)
-        others = (self.text, self.valid.text, self.conll, self.valid.conll, self.audio, self.valid.audio)
-        refuse_unreadable(*(path for paths in (*pairs, *tables, *others) for path in paths or ()))
+        others = [(files.text, files.conll, files.sequences, files.audio) for files in (self, self.valid)]
+        refuse_unreadable(*(path for paths in (*pairs, *tables, *chain(*others)) for path in paths or ()))
         self.check_columns()
 
     def check_columns(self) -> None:
@@ -110,8 +121,9 @@ class CorpusFiles(NamedTuple):
         valid += self.valid.tables.corpora(self.table_columns)
         pairs = {role: corpora for role, corpora in (("train", train), ("valid", valid)) if corpora}
         text = _text_corpora(self.text, self.valid.text)
-        audio = _audio_corpora(self.audio, self.valid.audio)
-        return pairs | text | _word_corpora(self.conll, self.valid.conll, columns=self.columns) | audio
+        words = _word_corpora(self.conll, self.valid.conll, columns=self.columns)
+        sequences = sequence_corpora(self.sequences, self.valid.sequences)
+        return pairs | text | words | sequences | _audio_corpora(self.audio, self.valid.audio)
 
     @property
     def pair_option(self) -> str:
@@ -122,6 +134,8 @@ class CorpusFiles(NamedTuple):
 
     @property
     def default_system(self) -> str:
+        if self.sequences:
+            return "kang2018"
         return "language" if self.text else "huang2015" if self.conll else "speech" if self.audio else "tiny"
 
     @property
@@ -136,6 +150,13 @@ class CorpusFiles(NamedTuple):
     def refuse_other_task(self, values: dict[str, Any]) -> None:
         """Raises a ConfigError if the corpora are not those of the config's task."""
         kind = task_kind(values)
+        if self.sequences and kind != "recommendation":
+            raise ConfigError(
+                "--sequences is for a recommender (--system kang2018, hidasi2016, zhou2018 or popularity); this system "
+                "reads text"
+            )
+        if (self.text or self.conll or self.pair_option) and kind == "recommendation":
+            raise ConfigError("a recommender reads sequences of items: give --sequences instead of text")
         if bool(self.audio) != (kind == "recognition") and (self.audio or self.text or self.conll or self.pair_option):
             raise ConfigError(
                 "--audio is for a speech recogniser (--system speech, graves2006, chan2016 or watanabe2017); this "
@@ -213,6 +234,7 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
         "jsonl": f"{label} pairs, with keys as in --jsonl.",
         "text": f"{label} text, with --text.",
         "conll": f"{label} sentences, with --conll.",
+        "sequences": f"{label} users, with --sequences: the last item of each is the target.",
         "audio": f"{label} recordings, with --audio.",
     }
     options = [
@@ -226,8 +248,8 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
     ]
 
     def gather(**values: Paths) -> HeldOutFiles:
-        source, target, tsv, csv, jsonl, text, conll, audio = (values[option.name] for option in options)
-        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll, audio)
+        source, target, tsv, csv, jsonl, *others = (values[option.name] for option in options)
+        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), *others)
 
     return _OptionGroup(options, gather)
 
@@ -264,6 +286,10 @@ def _named_files(
             metavar="NAME", rich_help_panel=DATA, help="The column to predict; by default upos, or the last column."
         ),
     ] = None,
+    sequences: Annotated[
+        Paths,
+        files_option(help="Histories of items, for a recommender: a user per line, or JSON records (.jsonl)."),
+    ] = None,
     audio: Annotated[
         Paths, files_option(help="A manifest of recordings with their texts (JSONL or TSV), for a speech recogniser.")
     ] = None,
@@ -277,6 +303,7 @@ def _named_files(
         conll=conll,
         columns=columns,
         label=label,
+        sequences=sequences,
         audio=audio,
     )
 

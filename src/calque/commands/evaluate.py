@@ -18,6 +18,7 @@ from calque.commands.options import (
     search_argument,
 )
 from calque.commands.recogniser_scores import evaluate_recogniser
+from calque.commands.recommender_scores import evaluate_recommender
 from calque.commands.rendering import one_line
 from calque.commands.retrieval_scores import POOLINGS, evaluate_retrieval
 from calque.commands.tagger_scores import evaluate_tagger
@@ -43,6 +44,13 @@ def evaluate(
     audio: Annotated[Path | None, file_option(help="A manifest of recordings, for a speech recogniser.")] = None,
     columns: Columns = None,
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
+    sequences: Annotated[
+        Path | None, file_option(help="Histories, for a recommender; the last item of each user is the target.")
+    ] = None,
+    exclude_seen: Annotated[
+        bool | None,
+        typer.Option("--exclude-seen/--include-seen", help="With --sequences: rank items of the history too, or not."),
+    ] = None,
     beam: Annotated[int | None, count_option(help="Beam size.")] = None,
     output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,
     metric: Annotated[
@@ -56,9 +64,10 @@ def evaluate(
 
     Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
     models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
-    precision, recall and F1 of each type; speech recognisers by word and character error rates, with intervals. With
-    --target, the sentence vectors of any model are scored by retrieval: each source looks for its target among all
-    targets, and the other way round; top-1, top-5 and mean reciprocal rank.
+    precision, recall and F1 of each type; recommenders by HR@k, NDCG@k and MRR over the whole catalogue; speech
+    recognisers by word and character error rates, with intervals. With --target, the sentence vectors of any model are
+    scored by retrieval: each source looks for its target among all targets, and the other way round; top-1, top-5 and
+    mean reciprocal rank.
 
     Examples:
 
@@ -73,6 +82,8 @@ def evaluate(
         calque evaluate runs/captions --source test.en --target test.de
 
         calque evaluate runs/upos --conll test.conllu --confusion confusion.png
+
+        calque evaluate runs/beauty --sequences users.txt
 
         calque evaluate runs/digits --audio test.jsonl --beam 10
     """
@@ -108,6 +119,15 @@ def evaluate(
         raise ConfigError("--pooling needs --source and --target, the pairs whose vectors are compared")
     is_translation = bool(source or reference or settings or beam or output or metric)
     _refuse_unknown_metrics(metric or [])
+    if sequences is not None:
+        if is_translation or text or conll:
+            raise ConfigError("--sequences is for a recommender and cannot be combined with options for other tasks")
+        evaluate_recommender(
+            model, sequences, exclude_seen=exclude_seen, as_json=as_json, device=device, precision=precision
+        )
+        return
+    if exclude_seen is not None:
+        raise ConfigError("--exclude-seen and --include-seen need --sequences")
     if conll is not None:
         if is_translation or text:
             raise ConfigError("--conll is for a tagger and cannot be combined with --text or options for translation")
@@ -125,7 +145,7 @@ def evaluate(
     if source is None or reference is None:
         raise ConfigError(
             "give --source and --reference for translation, --source and --target for sentence vectors, --text for a "
-            "language model, --conll for a tagger, or --audio for a speech recogniser"
+            "language model, --conll for a tagger, --sequences for a recommender, or --audio for a speech recogniser"
         )
     from calque.commands.statistical_models import load_statistical
     from calque.engine import is_statistical

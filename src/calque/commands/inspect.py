@@ -8,6 +8,7 @@ import typer
 
 from calque.commands.inputs import choice, device_and_precision
 from calque.commands.inspect_gradients import write_gradient_flow
+from calque.commands.inspect_histories import histories_of
 from calque.commands.inspect_output import FORMATS, View, output_format, write_views
 from calque.commands.inspect_questions import Question, labelled_words, questions_of, split_settings
 from calque.commands.options import (
@@ -120,7 +121,7 @@ def inspect(
     Prints tables; --output writes a page that works offline (.html), all numbers (.json), or a picture (.svg, .png).
     Pieces are counted from 1, end marks included. Language models show what could come next, taggers the probabilities
     of all labels. Sentence encoders show the cosines of all sentences, with those of --target if it is given, and their
-    places in two dimensions.
+    places in two dimensions; recommenders the candidates and what each item of the history contributes (no .html page).
 
     Examples:
 
@@ -151,6 +152,8 @@ def inspect(
         calque inspect runs/english "The weather" --continuation 10
 
         calque inspect runs/upos "Time flies" --output labels.svg --picture marginals
+
+        calque inspect runs/shop "shampoo comb"
 
         calque inspect runs/captions --source test.en --target test.de --limit 30 --output vectors.html
     """
@@ -197,6 +200,12 @@ def inspect(
     _refuse_picture(picture, written=written, states=states, views=shown_together * len(paths))
     if shown.task == "tagging" and source is not None:
         questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
+    if shown.task == "recommendation":
+        if written == "html":
+            raise ConfigError("there is no page for recommenders; write .json, .svg, .png or .txt")
+        if source is not None:
+            histories = histories_of(models[str(model)], source, limit=limit)  # type: ignore[arg-type]
+            questions = [Question(history) for history in histories]
     options = {"--target": target, **what_if_options, "--states": states, "--index": index}
     _refuse_other_options(options, shown=shown, continuation=continuation)
     if index:
@@ -310,21 +319,26 @@ def _view(
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
     from calque.commands.statistical_models import with_settings
-    from calque.engine import PhraseTranslator, Request, Tagger, TextGenerator, Translator
+    from calque.engine import PhraseTranslator, Recommender, Request, Sentence, Tagger, TextGenerator, Translator
+    from calque.engine.recommender import as_history
     from calque.inspection.language_model import inspect_text
     from calque.inspection.phrase_view import inspect_phrases
+    from calque.inspection.recommendation import inspect_recommendation
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
     from calque.inspection.translation import inspect_translation
 
     wanted = True if saliency else None
+    if isinstance(loaded, Recommender):
+        assert not isinstance(question.text, Sentence)
+        return View(name, inspect_recommendation(loaded, as_history(question.text)))
     if isinstance(loaded, PhraseTranslator):
         assert isinstance(question.text, str)
         return View(name, inspect_phrases(with_settings(loaded, settings, beam=None), question.text))
-    if not isinstance(loaded, Translator | TextGenerator):
-        assert isinstance(loaded, Tagger)
+    if isinstance(loaded, Tagger):
+        assert isinstance(question.text, str | Sentence)
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
-    assert isinstance(question.text, str)
+    assert isinstance(question.text, str) and isinstance(loaded, Translator | TextGenerator)
     search = search_of(loaded.search, settings, beam=None, nbest=1, batch_tokens=None)
     if isinstance(loaded, TextGenerator):
         if continuation is None:

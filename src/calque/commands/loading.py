@@ -16,6 +16,7 @@ from calque.engine import (
     Loaded,
     PhraseTranslator,
     Recogniser,
+    Recommender,
     SentenceEncoder,
     Tagger,
     TextGenerator,
@@ -96,6 +97,7 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     Tagger: "--conll FILE",
     PhraseTranslator: "--source FILE --reference FILE",
     SentenceEncoder: "--source FILE --target FILE",
+    Recommender: "--sequences FILE",
     Recogniser: "--audio MANIFEST",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""

@@ -260,7 +260,10 @@ def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
     if section(config, "task", origin=origin).get("kind") == "own":
         return "own task"
     model = section(config, "model", origin=origin)
-    names = {"language-model": ["network"], "tagger": ["encoder"]}.get(str(model.get("kind")), ["encoder", "decoder"])
+    if model.get("kind") == "hidden-markov":
+        return f"hidden-markov {model.get('order', '?')}"
+    own_parts = {"language-model": ["network"], "tagger": ["encoder"], "recommender": ["network"]}
+    names = own_parts.get(str(model.get("kind")), ["encoder", "decoder"])
     if model.get("kind") == "recogniser" and model.get("head") == "ctc":
         names = ["encoder"]
     parts = [_describe_part(section(config, f"model.{name}", origin=origin)) for name in names]

@@ -86,7 +86,16 @@ def _load_scorer(
     model: Path, *, source: Path | None, device: "DeviceName", precision: "PrecisionName"
 ) -> "Translator | TextGenerator":
     """Loads the model; raises a DataError if it needs a source and none is given, or the other way round."""
-    from calque.engine import PhraseTranslator, Recogniser, SentenceEncoder, Tagger, TextGenerator, Translator, load
+    from calque.engine import (
+        PhraseTranslator,
+        Recogniser,
+        Recommender,
+        SentenceEncoder,
+        Tagger,
+        TextGenerator,
+        Translator,
+        load,
+    )
 
     scorer = load(model, device=device, precision=precision)
     if isinstance(scorer, Tagger):
@@ -102,6 +111,11 @@ def _load_scorer(
         raise DataError(
             f"{model}: is a sentence encoder and has no probabilities; `calque evaluate {shell_path(model)} --source "
             "FILE --target FILE` scores it"
+        )
+    if isinstance(scorer, Recommender):
+        raise DataError(
+            f"{model}: is a recommender and cannot score text; `calque evaluate {shell_path(model)} --sequences FILE` "
+            "scores it"
         )
     if isinstance(scorer, Recogniser):
         raise DataError(

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from calque.commands.inputs import refuse_unreadable
-from calque.commands.options import count_option, file_option, model_argument
+from calque.commands.align import MODELS
+from calque.commands.inputs import choice, refuse_unreadable
+from calque.commands.options import choice_option, count_option, file_option, model_argument
 from calque.errors import ConfigError
 
 
@@ -18,12 +19,15 @@ def shortlist(
     target: Annotated[Path | None, file_option(help="The translations of --source, line by line.")] = None,
     frequent: Annotated[int, count_option(help="The number of frequent pieces, which all sentences share.")] = 1000,
     best: Annotated[int, count_option(help="How many likely translations of each source piece to keep.")] = 20,
+    alignment: Annotated[
+        str, choice_option(choices=MODELS, help="The alignment model that learns the translations (calque align).")
+    ] = "ibm1",
 ) -> None:
     """Add a lexical shortlist to a translation model, with which `calque translate --shortlist` is faster on a CPU.
 
     With a shortlist, search considers only the frequent target pieces and the likely translations of each source
-    piece. IBM Model 1 learns these from the run's training data. Where they do not suffice, search uses all words. The
-    shortlist is a file of the model folder and stays valid when training goes on.
+    piece. An alignment model learns these from the run's training data. Where they do not suffice, search uses all
+    words. The shortlist is a file of the model folder and stays valid when training goes on.
 
     Examples:
 
@@ -31,12 +35,16 @@ def shortlist(
 
         calque shortlist models/de-en --source train.de --target train.en
 
+        calque shortlist runs/1 --alignment ibm2
+
         calque translate runs/1 --shortlist --input test.de
     """
     from calque.commands.progress import preparing
     from calque.experiment.shortlist import Files, add_shortlist
     from calque.statistics.em import Observer
+    from calque.statistics.word_alignment import AlignmentSettings
 
+    settings = AlignmentSettings(choice(alignment, MODELS, option="--alignment"))
     if (source is None) != (target is None):
         missing, given = ("--target", "--source") if target is None else ("--source", "--target")
         raise ConfigError(f"{given} is given without {missing}; name both files, or none to use the run's data")
@@ -48,7 +56,7 @@ def shortlist(
 
     files = Files(source, target) if source is not None and target is not None else None
     with preparing() as show:
-        table = add_shortlist(model, files=files, frequent=frequent, best=best, observer=Report())
+        table = add_shortlist(model, files=files, frequent=frequent, best=best, settings=settings, observer=Report())
     entries = len(table.targets) / table.sources
     typer.echo(
         f"{len(table.frequent):,} frequent pieces, and on average {entries:.1f} others per source piece", err=True

@@ -28,6 +28,7 @@ NEXT = {
     "language-modelling": "generate {run}",
     "tagging": "tag {run} --input FILE",
     "embedding": "embed {run} --input FILE --output vectors.npy",
+    "recommendation": "recommend {run} --input FILE",
     "recognition": "transcribe {run} FILES",
 }
 """The command that uses a model of each task."""
@@ -69,7 +70,7 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a model from aligned text files, tables of pairs, text, labelled words, recordings, or a config.
+    """Train a model from pairs of texts, text, labelled words, histories of items, recordings, or a config.
 
     Without a config, all settings are chosen by the size of the corpus, printed, and written to RUN/config.toml.
     Ctrl-C saves and stops (exit code 75); --resume continues exactly from there. Settings that the saved state depends
@@ -94,6 +95,8 @@ def train(
         calque train --conll train.conllu --valid-conll dev.conllu --system ma2016 --run runs/upos
 
         calque train --conll train.txt --columns form,pos,chunk task.inputs=pos
+
+        calque train --sequences users.txt --system kang2018 --run runs/beauty
 
         calque train --audio train.jsonl --valid-audio dev.jsonl --system speech task.rate=8000 text.kind=words
 
@@ -120,8 +123,8 @@ def train(
     is_named = any(override.startswith(("data.train=", "data.store=")) for override in overrides)
     if resume is None and config is None and not is_named and "train" not in corpora:
         raise ConfigError(
-            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, --audio, "
-            "--config or --resume"
+            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, "
+            "--sequences, --audio, --config or --resume"
         )
     from calque import experiment
     from calque.commands.progress import preparing

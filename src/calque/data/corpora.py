@@ -15,6 +15,13 @@ from calque.config import Config
 from calque.data.audio_corpus import AUDIO_COLUMNS, AUDIO_LINES, AudioConfig
 from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Digest, Invalid, file_line_lists, file_lines
+from calque.data.sequence_files import LINE_BYTES as HISTORY_BYTES
+from calque.data.sequence_files import (
+    SequenceCorpus,
+    SequenceRecordsConfig,
+    SequencesConfig,
+    refuse_repeated_users,
+)
 from calque.data.tables import RECORD_BYTES, CsvConfig, TableCorpus, TsvConfig, Weight, csv_lines
 from calque.errors import DataError
 
@@ -105,7 +112,16 @@ CONLLU_NAMES = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel"
 WordCorpus = ConlluConfig | ColumnFileConfig
 PairCorpus = FilesConfig | TsvConfig | CsvConfig | JsonlConfig
 Corpus = Annotated[
-    FilesConfig | TsvConfig | CsvConfig | JsonlConfig | TextFileConfig | ConlluConfig | ColumnFileConfig | AudioConfig,
+    FilesConfig
+    | TsvConfig
+    | CsvConfig
+    | JsonlConfig
+    | TextFileConfig
+    | ConlluConfig
+    | ColumnFileConfig
+    | SequencesConfig
+    | SequenceRecordsConfig
+    | AudioConfig,
     Field(discriminator="kind"),
 ]
 
@@ -151,7 +167,7 @@ class DataConfig(Config):
 
     def longest_row(self, *, running: bool) -> int:
         """An upper bound on the values in a stored row; rows of links, characters or running text may be very long."""
-        long_rows = (ConlluConfig, ColumnFileConfig, AudioConfig)
+        long_rows = WordCorpus | SequenceCorpus | AudioConfig
         is_long = self.aligned or any(isinstance(corpus, long_rows) for corpus in (*self.train, *self.valid))
         return (1 << 31) if is_long or running else self.maximum_length + 1
 
@@ -161,6 +177,8 @@ class DataConfig(Config):
         A longer line would exceed `maximum_length` tokens anyway. Running text, which has no such limit, may be a
         single line.
         """
+        if any(isinstance(corpus, SequenceCorpus) for corpus in self.train):
+            return HISTORY_BYTES
         return RUNNING_LIMIT if running else 64 * max(self.maximum_length, 1024)
 
 
@@ -186,7 +204,7 @@ def paths(corpus: Corpus) -> dict[str, Path]:
             files = {"source": corpus.source, "target": corpus.target}
         case TsvConfig() | CsvConfig() | JsonlConfig() | TextFileConfig() | ConlluConfig() | ColumnFileConfig():
             files = {"path": corpus.path}
-        case AudioConfig():
+        case SequencesConfig() | SequenceRecordsConfig() | AudioConfig():
             files = {"path": corpus.path}
         case _:
             assert_never(corpus)
@@ -203,6 +221,8 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
             return ("text",)
         case ConlluConfig() | ColumnFileConfig():
             return corpus.columns
+        case SequencesConfig() | SequenceRecordsConfig():
+            return corpus.columns
         case AudioConfig():
             return AUDIO_COLUMNS
         case _:
@@ -215,6 +235,12 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
     Each file is read once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of
     words ends at the end of a sentence.
     """
+    if isinstance(corpus, SequenceCorpus):
+        users: dict[str, int] = {}
+        for block in _line_blocks(corpus, limit=limit, digests=digests or {}):
+            refuse_repeated_users(block.files[0], corpus=corpus, first=block.first, seen=users)
+            yield block
+        return
     if not isinstance(corpus, CsvConfig | WordCorpus):
         yield from _line_blocks(corpus, limit=limit, digests=digests or {})
         return

@@ -55,7 +55,11 @@ class Numericaliser(Protocol):
 
 
 class Preparation(Protocol):
-    """How a task prepares text: which columns it reads, which vocabularies it learns, and what it stores."""
+    """How a task prepares text: which columns it reads, which vocabularies it learns, and what it stores.
+
+    A preparation, and its numericaliser, may also have `splits_rows`. If that is true, no rows are held out: every
+    training row is also converted to a validation row, as in a leave-one-out split of sequences.
+    """
 
     @property
     def unit(self) -> str:
@@ -154,6 +158,11 @@ def raw_blocks(data: DataConfig, *, running: bool, digests: Mapping[str, Digest]
                 yield RawBlock(role, number, block)
 
 
+def splits_rows(preparation: Preparation | Numericaliser) -> bool:
+    """Whether every training row is also converted to a validation row, see `Preparation`."""
+    return bool(getattr(preparation, "splits_rows", False))
+
+
 def scanner(data: DataConfig, *, preparation: Preparation) -> Callable[[RawBlock], Scanned]:
     """A function that parses and cleans a block of raw lines."""
     return partial(_scan, data=data, preparation=preparation)
@@ -210,6 +219,8 @@ def _encode(record: bytes, *, numericaliser: Numericaliser, held_out: Hashes) ->
     block = unpack_block(record)
     is_valid = block.is_held_out(held_out)
     train, valid = (_selected(block.columns, mask) for mask in (~is_valid, is_valid))
+    if splits_rows(numericaliser):
+        valid = train
     train_ids, valid_ids = numericaliser(train, training=True), numericaliser(valid, training=False)
     texts = list(zip(*valid, strict=True))
     return Encoded(

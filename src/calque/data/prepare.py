@@ -30,6 +30,7 @@ from calque.data.numericalise import (
     encoder,
     raw_blocks,
     scanner,
+    splits_rows,
     training_texts,
 )
 from calque.data.problems import refuse
@@ -256,7 +257,7 @@ def _scan(
     lines = sum(tally.lines for tally in tallies.values())
     if not rows:
         raise DataError(_why_no_rows(tallies["train"], data=data, preparation=preparation))
-    if data.valid:
+    if data.valid or splits_rows(preparation):
         return _Scan(lines, rows, np.zeros(0, dtype=np.uint64), warnings, tallies)
     held_out, count = holdout.chosen()
     return _Scan(lines, rows - count, held_out, warnings, tallies)

@@ -22,6 +22,7 @@ from calque.data.corpora import (
     paths,
 )
 from calque.data.lines import Invalid, decode, describe
+from calque.data.sequence_files import SequenceRecordsConfig, SequencesConfig, read_histories
 from calque.data.tables import CONTINUATION, CsvConfig, Layout, TableCorpus, TableFormat, TsvConfig
 from calque.errors import DataError
 from calque.parsing import parse_json
@@ -97,6 +98,8 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
             texts = _objects(files["path"], corpus, block.first)
         case TextFileConfig():
             texts = _Texts([files["path"].texts], {}, {})
+        case SequencesConfig() | SequenceRecordsConfig():
+            texts = _Texts(*read_histories(files["path"].texts, corpus=corpus, first=block.first), {})
         case _:
             assert_never(corpus)
     for decoded in files.values():

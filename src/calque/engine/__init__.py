@@ -12,6 +12,7 @@ from calque.engine.folder import (
     is_statistical,
     load,
     load_recogniser,
+    load_recommender,
     load_sentence_encoder,
     load_tagger,
     load_text_generator,
@@ -25,6 +26,8 @@ from calque.engine.phrase_translator import PhraseEngine, PhraseTranslator
 from calque.engine.preparation import PendingAnswer
 from calque.engine.recogniser import Recogniser, TimedWord, Transcript
 from calque.engine.recogniser_folder import save_recogniser
+from calque.engine.recommender import History, Recommendations, Recommender
+from calque.engine.recommender_folder import save_recommender
 from calque.engine.sentence_encoder import Neighbour, SentenceEncoder
 from calque.engine.sentence_encoder_folder import save_sentence_encoder
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
@@ -48,6 +51,7 @@ __all__ = [
     "Detail",
     "DeviceName",
     "Engine",
+    "History",
     "Loaded",
     "Neighbour",
     "PendingAnswer",
@@ -55,6 +59,8 @@ __all__ = [
     "PhraseTranslator",
     "PrecisionName",
     "Recogniser",
+    "Recommendations",
+    "Recommender",
     "Request",
     "Scored",
     "Sentence",
@@ -73,6 +79,7 @@ __all__ = [
     "is_statistical",
     "load",
     "load_recogniser",
+    "load_recommender",
     "load_sentence_encoder",
     "load_tagger",
     "load_text_generator",
@@ -82,6 +89,7 @@ __all__ = [
     "save_language_model",
     "save_model",
     "save_recogniser",
+    "save_recommender",
     "save_sentence_encoder",
     "save_tagger",
 ]

@@ -12,6 +12,8 @@ from calque.engine.phrase_folder import PhraseFolder, read_phrase_translator
 from calque.engine.phrase_translator import PhraseTranslator
 from calque.engine.recogniser import Recogniser
 from calque.engine.recogniser_folder import RecogniserFolder, read_recogniser
+from calque.engine.recommender import Recommender
+from calque.engine.recommender_folder import RecommenderFolder, read_recommender
 from calque.engine.sentence_encoder import SentenceEncoder
 from calque.engine.sentence_encoder_folder import SentenceEncoderFolder, read_sentence_encoder
 from calque.engine.tagger import Tagger
@@ -27,21 +29,24 @@ from calque.layers.convolution import keep_normalised
 from calque.layers.int8 import quantise
 from calque.layers.packed import pack
 from calque.layers.padded import pad
+from calque.models.tagger import TaggerConfig
 from calque.search.graphs import Graphs
 
-AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder, Recogniser)
-Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder | Recogniser
+AnyLoaded = TypeVar(
+    "AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder, Recommender, Recogniser
+)
+Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder | Recommender | Recogniser
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Loaded:
     """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
-    Returns a translator, a text generator, a tagger, a sentence encoder or a recogniser, depending on the task.
-
-    Weights are stored and multiplied in `precision`; probabilities are computed in at least float32. With int8, for
-    CPUs, large products are computed in 8 bits: about 1.5 times as fast in large batches, with slightly different
-    translations. With auto, the precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
+    Returns a translator (neural or statistical), a text generator, a tagger, a sentence encoder, a recommender or a
+    speech recogniser, depending on the task. Weights are stored and multiplied in `precision`; probabilities are
+    computed in at least float32. With int8, for CPUs, large products are computed in 8 bits: about 1.5 times as fast in
+    large batches, with slightly different translations. With auto, the precision is float32 or, for a folder that
+    `calque quantise` wrote and on a CPU, int8.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -81,6 +86,13 @@ def load_sentence_encoder(
     return _load_kind(SentenceEncoder, path, purpose="encode pairs", device=device, precision=precision)
 
 
+def load_recommender(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
+) -> Recommender:
+    """`load` for a recommender; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(Recommender, path, purpose="recommend items", device=device, precision=precision)
+
+
 def load_recogniser(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Recogniser:
     """`load` for a recogniser; for any other model, raises an error that names the command to use instead."""
     return _load_kind(Recogniser, path, purpose="transcribe speech", device=device, precision=precision)
@@ -94,11 +106,14 @@ def architecture(loaded: Loaded) -> str:
         case TextGenerator():
             return f"{loaded.config.network.kind} language model"
         case Tagger():
-            return f"{loaded.config.encoder.kind} to {loaded.config.head}"
+            config = loaded.config
+            return f"{config.encoder.kind} to {config.head}" if isinstance(config, TaggerConfig) else config.kind
         case PhraseTranslator():
             return "phrase-based" if loaded.config.units == "phrases" else "word for word"
         case SentenceEncoder():
             return f"{loaded.config.encoder.kind} sentence encoder"
+        case Recommender():
+            return f"{loaded.config.network.kind} recommender"
         case Recogniser():
             return f"{loaded.config.encoder.kind} to {loaded.config.head}"
 
@@ -116,6 +131,8 @@ def model_kind(loaded: Loaded) -> str:
             return "a statistical translation model"
         case SentenceEncoder():
             return "a sentence encoder"
+        case Recommender():
+            return "a recommender"
         case Recogniser():
             return "a speech recogniser"
 
@@ -148,6 +165,8 @@ def _usage(loaded: Loaded, path: str | Path) -> str:
             return f"`calque translate {argument}` translates with it"
         case SentenceEncoder():
             return f"`calque embed {argument}` computes sentence vectors with it"
+        case Recommender():
+            return f"`calque recommend {argument}` recommends items with it"
         case Recogniser():
             return f"`calque transcribe {argument} FILES` transcribes speech with it"
 
@@ -259,6 +278,10 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
         case "embedding":
             return read_sentence_encoder(
                 folder, check(SentenceEncoderFolder, values, origin=origin, written=True), format=format
+            )
+        case "recommendation":
+            return read_recommender(
+                folder, check(RecommenderFolder, values, origin=origin, written=True), format=format
             )
         case "recognition":
             return read_recogniser(folder, check(RecogniserFolder, values, origin=origin, written=True), format=format)

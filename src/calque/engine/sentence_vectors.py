@@ -18,10 +18,10 @@ from calque.errors import ConfigError
 from calque.evaluation.nearest import normalised
 from calque.layers.pooling import POOLINGS, PoolingName, pool_states
 from calque.models.inputs import Words
+from calque.models.interfaces import Encoder
 from calque.models.language_model import LanguageModel
 from calque.models.model import Model
 from calque.models.sentence_encoder import pool_memory
-from calque.models.tagger import TaggerModel
 from calque.objectives.decoding_step import pad_source
 from calque.tensors import length_mask
 from calque.text import PAD, Tokenizer
@@ -198,13 +198,13 @@ class WordReader:
 
     @property
     def width(self) -> int:
-        return self.tagger.model.encoder.shape.width
+        return self.tagger.encoder.shape.width
 
     def split(self, texts: Sequence[str]) -> Sequence[Sequence[str]]:
         return [text.split() for text in texts]
 
     def vectors(self, rows: Sequence[Sequence[str]], *, pooling: PoolingName) -> Tensor:
-        encoder = self.tagger.model.encoder
+        encoder = self.tagger.encoder
         return pool_memory(pooling, encoder(self.tagger.words(rows)), encoder=encoder)
 
 
@@ -212,7 +212,7 @@ class ReadsWords(Protocol):
     """What `WordReader` needs of a tagger."""
 
     @property
-    def model(self) -> TaggerModel: ...
+    def encoder(self) -> Encoder: ...
 
     def words(self, sentences: Sequence[Sequence[str]]) -> Words:
         """The model's input for sentences of words."""

@@ -16,10 +16,12 @@ from calque.data.store import Rows, Store, pack, store_in_memory
 from calque.data.tag_batch import TagBatch, collate_tags
 from calque.data.tagging_preparation import WORD_LENGTHS
 from calque.engine.sentence_vectors import EmbedsText, WordReader
-from calque.errors import TextError
+from calque.errors import ConfigError, TextError
 from calque.layers.crf import allowed_transitions
 from calque.layers.int8 import parameter_count
+from calque.models.hidden_markov import HiddenMarkovConfig, HiddenMarkovTagger
 from calque.models.inputs import Words
+from calque.models.interfaces import Encoder
 from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
 from calque.tasks.tagging import TaggingConfig, source_of
 from calque.tensors import exact
@@ -79,15 +81,15 @@ class Tagger(EmbedsText):
 
     def __repr__(self) -> str:
         parameters = parameter_count(self.model)
-        encoder = self.config.encoder.kind
-        return f"Tagger({encoder}, {len(self.vocabularies.labels)} labels, {parameters:,} parameters, {self.device})"
+        kind = self.config.encoder.kind if isinstance(self.config, TaggerConfig) else self.config.kind
+        return f"Tagger({kind}, {len(self.vocabularies.labels)} labels, {parameters:,} parameters, {self.device})"
 
     def __init__(
         self,
-        model: TaggerModel,
+        model: TaggerModel | HiddenMarkovTagger,
         vocabularies: TaggerVocabularies,
         *,
-        config: TaggerConfig,
+        config: TaggerConfig | HiddenMarkovConfig,
         task: TaggingConfig,
         columns: Sequence[str] = (),
     ) -> None:
@@ -171,6 +173,13 @@ class Tagger(EmbedsText):
     def vector_reader(self) -> WordReader:
         """What reads texts for `embed`."""
         return WordReader(self)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of the words; a ConfigError for a hidden Markov tagger, which has none."""
+        if isinstance(self.model, HiddenMarkovTagger):
+            raise ConfigError("a hidden Markov tagger has no vectors of words; use a tagger with an encoder")
+        return self.model.encoder
 
     def words(self, sentences: Sequence[Sequence[str]]) -> Words:
         """The model's input for sentences of words, none of them empty."""

@@ -12,6 +12,7 @@ from calque.experiment.embedding import EmbeddingAssembly
 from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.phrase_translation import PhraseTranslationAssembly
 from calque.experiment.recognition import RecognitionAssembly
+from calque.experiment.recommendation import RecommendationAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.tagging import TaggingAssembly
 from calque.experiment.translation import TranslationAssembly
@@ -20,11 +21,12 @@ from calque.models.phrase_based import PhraseBasedConfig
 from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.recognition import RecognitionConfig
+from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.training.checkpoints import saved_steps
 from calque.training.distributed import Ranks
-from calque.training.job import Job
+from calque.training.job import GradientFlow, Job
 from calque.training.reporting import Reporter
 from calque.training.tensorboard import refuse_without_tensorboard
 
@@ -42,6 +44,8 @@ def assembly_of(experiment: Experiment) -> Assembly:
             return TaggingAssembly(experiment)
         case EmbeddingConfig():
             return EmbeddingAssembly(experiment)
+        case RecommendationConfig():
+            return RecommendationAssembly(experiment)
         case RecognitionConfig():
             return RecognitionAssembly(experiment)
         case _:
@@ -79,8 +83,16 @@ def build_job(experiment: Experiment, prepared: Prepared, *, folder: Path, repor
         folder=folder,
         reporter=reporter,
         ranks=ranks,
-        gradient_flow=watched_gradient_flow(experiment.task, prepared.valid) if training.watch_gradients else None,
+        gradient_flow=_gradient_flow(experiment, prepared),
     )
+
+
+def _gradient_flow(experiment: Experiment, prepared: Prepared) -> GradientFlow | None:
+    """The function that measures gradient flow at validations, if it is watched; not every task can be watched."""
+    if not experiment.training.watch_gradients:
+        return None
+    assert isinstance(experiment.task, TranslationConfig | LanguageModellingConfig | TaggingConfig)
+    return watched_gradient_flow(experiment.task, prepared.valid)
 
 
 def refuse_unbuildable(experiment: Experiment) -> None:

@@ -11,11 +11,13 @@ from calque.data.corpora import DataConfig
 from calque.data.subword_regularisation import FixedConfig
 from calque.data.subword_regularisation import misfits as subword_misfits
 from calque.layers.adaptive import AdaptiveOutputConfig
+from calque.models.hidden_markov import HiddenMarkovConfig
 from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
 from calque.models.phrase_based import PhraseBasedConfig
 from calque.models.recogniser import RecogniserConfig
+from calque.models.recommender import RecommenderConfig
 from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
 from calque.models.tagger import TaggerConfig
@@ -25,6 +27,7 @@ from calque.search.settings import SearchConfig
 from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.recognition import RecognitionConfig
+from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.text import FormsConfig, GivenConfig, SentencePieceConfig, TextConfig
@@ -33,15 +36,21 @@ from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
 TaskConfig = Annotated[
-    TranslationConfig | LanguageModellingConfig | TaggingConfig | EmbeddingConfig | RecognitionConfig,
+    TranslationConfig
+    | LanguageModellingConfig
+    | TaggingConfig
+    | EmbeddingConfig
+    | RecommendationConfig
+    | RecognitionConfig,
     Field(discriminator="kind"),
 ]
 
 MODELS = {
     "translation": ("encoder-decoder", "phrase-based"),
     "language-modelling": ("language-model",),
-    "tagging": ("tagger",),
+    "tagging": ("tagger", "hidden-markov"),
     "embedding": ("sentence-encoder",),
+    "recommendation": ("recommender",),
     "recognition": ("recogniser",),
 }
 DEFAULT_SYSTEMS = {
@@ -49,6 +58,7 @@ DEFAULT_SYSTEMS = {
     "language-modelling": "language",
     "tagging": "huang2015",
     "embedding": "sentences",
+    "recommendation": "kang2018",
     "recognition": "speech",
 }
 """For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
@@ -99,8 +109,12 @@ class Experiment(Config):
                 problems = phrase_misfits(self)
             case SentenceEncoderConfig():
                 problems = embedding_misfits(self)
+            case RecommenderConfig():
+                problems = recommendation_misfits(self, self.model)
             case RecogniserConfig():
                 problems = recognition_misfits(self, self.model)
+            case HiddenMarkovConfig():
+                problems = tagging_misfits(self, self.model)
             case _:
                 assert_never(self.model)
         if problems:
@@ -137,7 +151,7 @@ def with_kinds(values: Values) -> Values:
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
             values = {**values, "model": {"kind": MODELS[task["kind"]][0], **model}}
-        elif model is None and task["kind"] in DEFAULT_SYSTEMS and task["kind"] != "translation":
+        elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
@@ -171,7 +185,7 @@ def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
     ]
 
 
-def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
+def tagging_misfits(experiment: Experiment, model: TaggerConfig | HiddenMarkovConfig) -> list[str]:
     """Why settings of a tagger cannot be combined, one sentence each."""
     training = experiment.training
     problems = []
@@ -181,7 +195,9 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
         problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
     if not isinstance(experiment.text, FormsConfig):
         problems.append(f"text.kind = {experiment.text.kind!r}: a tagger needs a list of words; set it to 'forms'")
-    if training.label_smoothing and model.head == "crf":
+    if isinstance(model, HiddenMarkovConfig):
+        problems += hidden_markov_misfits(experiment)
+    elif training.label_smoothing and model.head == "crf":
         problems.append(
             f"training.label_smoothing = {training.label_smoothing} and model.head = 'crf' cannot be combined, as a "
             "CRF has probabilities of label sequences only; set it to 0, or model.head = 'softmax'"
@@ -239,6 +255,33 @@ def embedding_misfits(experiment: Experiment) -> list[str]:
     return problems
 
 
+def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> list[str]:
+    """Why settings of a recommender cannot be combined, one sentence each."""
+    training = experiment.training
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a recommender minimises the loss of model.output")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text != SentencePieceConfig():
+        problems.append("text: a recommender reads items, not text; remove the section")
+    if training.label_smoothing and model.output.kind != "full":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.output.kind = {model.output.kind!r} "
+            "cannot be combined, as smoothing needs the scores of all items; set training.label_smoothing = 0"
+        )
+    if training.compile:
+        problems.append("training.compile: recommenders are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append("training.watch_gradients: the gradient flow of recommenders is not recorded; set it to 0")
+    if experiment.data.invalid != "fail":
+        problems.append(
+            f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with "
+            "file and line"
+        )
+    return problems
+
+
 def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list[str]:
     """Why settings of a recogniser cannot be combined, one sentence each."""
     training, search = experiment.training, experiment.search
@@ -263,6 +306,18 @@ def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list
     if search.method != "beam" or search.shortlist:
         setting = "shortlist = true" if search.shortlist else f"method = {search.method!r}"
         problems.append(f"search.{setting} is for translation; speech is decoded with search.method = 'beam'")
+    return problems
+
+
+def hidden_markov_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a hidden Markov tagger cannot be combined, one sentence each."""
+    problems = []
+    if experiment.training.label_smoothing:
+        problems.append("training.label_smoothing: a hidden Markov tagger is not trained by gradients; set it to 0")
+    if isinstance(experiment.task, TaggingConfig) and experiment.task.inputs:
+        problems.append("task.inputs: a hidden Markov tagger reads words alone; leave it out, or train another system")
+    if any(getattr(corpus, "weight", 1) != 1 for corpus in experiment.data.train):
+        problems.append("data.train: a hidden Markov tagger counts every sentence once, so weight must be 1")
     return problems
 
 

@@ -21,6 +21,7 @@ from calque.folders import MANIFEST, verify_folder
 from calque.layers.output import FullOutput
 from calque.statistics.em import SILENT, Observer
 from calque.statistics.shortlist import BEST, FREQUENT, Shortlist, build_shortlist
+from calque.statistics.word_alignment import IBM1, AlignmentSettings
 from calque.text import load_tokenizers
 from calque.training.lock import owner
 from calque.training.runs import CONFIG, STORE, section
@@ -41,6 +42,7 @@ def add_shortlist(
     files: Files | None = None,
     frequent: int = FREQUENT,
     best: int = BEST,
+    settings: AlignmentSettings = IBM1,
     observer: Observer = SILENT,
 ) -> Shortlist:
     """Builds the shortlist of a run's model, or of a model folder, and writes it into the folder.
@@ -60,6 +62,7 @@ def add_shortlist(
         target=tokenizers.target.vocabulary,
         frequent=frequent,
         best=best,
+        settings=settings,
         observer=observer,
     )
 

@@ -13,24 +13,27 @@ from calque.data.batching import BatchConfig, Order
 from calque.data.corpora import ColumnFileConfig
 from calque.data.prepare import Prepared
 from calque.data.store import Store
-from calque.data.tagging_preparation import TaggingPreparation
+from calque.data.tagging_preparation import WORD_LENGTHS, TaggingPreparation
 from calque.engine import Tagger, save_tagger
+from calque.engine.hidden_markov_models import estimate_tagger
 from calque.engine.tagger import tagger_sizes
 from calque.engine.tagger_folder import CONFUSION
 from calque.errors import ConfigError
 from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
 from calque.evaluation.spans import score_spans
-from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
+from calque.experiment.assembly import ChosenMetric, Estimator, Watch, completed_card, refuse_uncomputable
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
+from calque.models.hidden_markov import HiddenMarkovConfig, HiddenMarkovTagger
 from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
 from calque.models.transformer import TransformerConfig
 from calque.parsing import parse_json
+from calque.statistics.tag_tables import TaggedWords
 from calque.tasks.interfaces import Judgement, Metric, StoppedError
 from calque.tasks.tagging import Tagging, TaggingConfig
 from calque.tensors import weightless
 from calque.text import FormsConfig, TaggerVocabularies
-from calque.text.forms import WORDS
+from calque.text.forms import CHARACTERS, LABELS, WORDS
 from calque.text.span_labels import has_spans
 from calque.training.auto_settings import Corpus, adam_rate
 from calque.training.job import SaveModel
@@ -115,14 +118,14 @@ class TaggingAssembly:
 
     def __init__(self, experiment: Experiment) -> None:
         assert isinstance(experiment.task, TaggingConfig)
-        assert isinstance(experiment.model, TaggerConfig)
+        assert isinstance(experiment.model, TaggerConfig | HiddenMarkovConfig)
         assert isinstance(experiment.text, FormsConfig)
         self.experiment = experiment
         self.config, self.model, self.text = experiment.task, experiment.model, experiment.text
 
     @property
     def reads_characters(self) -> bool:
-        return self.model.characters.kind != "none"
+        return isinstance(self.model, HiddenMarkovConfig) or self.model.characters.kind != "none"
 
     @property
     def preparation(self) -> TaggingPreparation:
@@ -136,20 +139,42 @@ class TaggingAssembly:
         )
 
     def refuse_unbuildable(self) -> None:
+        if self.experiment.training.warm_start is not None:
+            raise ConfigError("training.warm_start is for translation models; taggers do not support it")
+        if isinstance(self.model, HiddenMarkovConfig):
+            return  # its size is known when its tables are counted
         sizes = TaggerSizes(LARGEST, LARGEST, LARGEST, dict.fromkeys(self.config.inputs, LARGEST))
         with weightless():
             model = TaggerModel(self.model, sizes=sizes)
         refuse_uncomputable(model, self.experiment.training)
-        if self.experiment.training.warm_start is not None:
-            raise ConfigError("training.warm_start is for translation models; taggers do not support it")
 
     def build(self, prepared: Prepared) -> TaggerModel:
+        assert isinstance(self.model, TaggerConfig)
         torch.manual_seed(stream_seed(self.experiment.seed, "weights"))
         model = TaggerModel(self.model, sizes=tagger_sizes(self._vocabularies(prepared), inputs=self.config.inputs))
         return model.double() if self.experiment.training.precision == "float64" else model
 
-    def estimator(self) -> None:
-        return None
+    def estimator(self) -> Estimator | None:
+        return self._estimate if isinstance(self.model, HiddenMarkovConfig) else None
+
+    def _estimate(self, prepared: Prepared, watch: Watch) -> HiddenMarkovTagger:
+        """A hidden Markov tagger with the counts of the training data."""
+        assert isinstance(self.model, HiddenMarkovConfig)
+        vocabularies, store = self._vocabularies(prepared), prepared.train
+        assert vocabularies.characters is not None
+        corpus = TaggedWords.of(
+            store[WORDS], store[LABELS], characters=store[CHARACTERS], word_lengths=store[WORD_LENGTHS]
+        )
+        watch.check_stop()
+        sizes = tagger_sizes(vocabularies, inputs=())
+        model, tables = estimate_tagger(corpus, config=self.model, sizes=sizes, characters=vocabularies.characters)
+        names = ("unigrams", "bigrams", "trigrams")
+        weights = ", ".join(f"{weight:.3f} for {name}" for weight, name in zip(tables.weights, names, strict=False))
+        watch.say(f"labels: weights {weights}")
+        watch.say(
+            f"unknown words: {len(tables.suffixes.keys):,} suffixes of words that occur up to {self.model.rare} times"
+        )
+        return model.double() if self.experiment.training.precision == "float64" else model
 
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         raise ConfigError("training.warm_start is for translation models")
@@ -181,6 +206,7 @@ class TaggingAssembly:
         return save
 
     def corpus(self, prepared: Prepared) -> Corpus:
+        assert isinstance(self.model, TaggerConfig)
         store, encoder = prepared.train, self.model.encoder
         total = store.widths(WORDS).total()
         task = self.task(prepared)
@@ -246,21 +272,27 @@ class TaggingAssembly:
         return TaggerVocabularies.load(prepared.vocabularies, config=self.text)
 
     def _tagger(self, model: nn.Module, prepared: Prepared) -> Tagger:
-        assert isinstance(model, TaggerModel)
+        assert isinstance(model, TaggerModel | HiddenMarkovTagger)
         corpora = self.experiment.data.train
         columns = next((corpus.columns for corpus in corpora if isinstance(corpus, ColumnFileConfig)), ())
         return Tagger(model, self._vocabularies(prepared), config=self.model, task=self.config, columns=columns)
 
     def _card(self, prepared: Prepared, *, parameters: int) -> str:
-        characters = f", characters: {self.model.characters.kind}" if self.reads_characters else ""
+        match self.model:
+            case HiddenMarkovConfig(order=order):
+                made = (
+                    f"hidden Markov model of {('labels by themselves', 'label bigrams', 'label trigrams')[order - 1]}"
+                )
+                parts, verb = f"{made}; {parameters:,} values in its tables", "estimated"
+            case TaggerConfig(encoder=encoder, characters=characters, head=head):
+                spelled = f", characters: {characters.kind}" if self.reads_characters else ""
+                parts, verb = f"encoder: {encoder.kind}{spelled}, head: {head}; {parameters:,} parameters", "trained"
         return "\n".join(
             [
                 "# A tagger",
                 "",
-                f"- predicts {self.config.labels}; encoder: {self.model.encoder.kind}{characters}, "
-                f"head: {self.model.head}; {parameters:,} parameters",
-                f"- trained on {len(prepared.train):,} sentences with Calque {__version__}, "
-                f"seed {self.experiment.seed}",
+                f"- predicts {self.config.labels}; {parts}",
+                f"- {verb} on {len(prepared.train):,} sentences with Calque {__version__}, seed {self.experiment.seed}",
                 f"- data fingerprint: {prepared.digest}",
                 "",
                 "Use it: `calque tag FOLDER --input FILE`, or in Python",

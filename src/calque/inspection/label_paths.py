@@ -7,6 +7,7 @@ from torch import Tensor
 
 from calque.layers.crf import Allowed
 from calque.layers.output import wide
+from calque.models.hidden_markov import HiddenMarkovTagger
 from calque.models.tagger import CrfHead, TaggerModel
 
 
@@ -63,3 +64,28 @@ def best_paths(emissions: Tensor, scores: PathScores, *, count: int) -> list[Sco
         paths.append(ScoredLabels(path[::-1], score))
     assert all(len(path.labels) == words for path in paths)
     return paths
+
+
+def best_chains(
+    model: HiddenMarkovTagger, scores: Tensor, lengths: Tensor, *, allowed: Allowed | None
+) -> list[ScoredLabels]:
+    """The two best label sequences of one sentence, given a hidden Markov tagger's scores [1,T,S]; one if all others
+    are impossible.
+
+    The second-best sequence differs from the best one in at least one word: it is the best of those that are found
+    when the best label of one word is forbidden, for each word in turn.
+    """
+    best = model.viterbi(scores, lengths, allowed=allowed)
+    words, labels = scores.shape[1], best.labels[0]
+    rows = torch.arange(words, device=scores.device)
+    others = scores.repeat(words, 1, 1)
+    for kind in range(model.kinds):
+        others[rows, rows, kind * model.sizes.labels + labels] = -torch.inf
+    second = model.viterbi(others, lengths.expand(words), allowed=allowed)
+    row = int(second.scores.argmax())
+    found = [(best, 0), (second, row)]
+    return [
+        ScoredLabels(paths.labels[place].tolist(), float(paths.scores[place]))
+        for paths, place in found
+        if paths.scores[place] > -torch.inf
+    ]

@@ -12,11 +12,9 @@ from calque.data.store import Store, pack, store_in_memory, store_of_pairs
 from calque.data.tag_batch import TagBatch, collate_tags
 from calque.data.text_batch import COLUMN, TextBatch, collate_lines, collate_streams
 from calque.engine import TextGenerator, Translator
-from calque.errors import ConfigError, DataError
+from calque.errors import DataError
 from calque.inspection.state_gradients import InspectedBatch
-from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
-from calque.tasks.recognition import RecognitionConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.text import BOS
@@ -25,7 +23,8 @@ from calque.text.forms import WORDS
 LONGEST = 64  # positions of a sampled row
 TOGETHER = 16  # rows of a batch
 
-TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig | EmbeddingConfig | RecognitionConfig
+TaskConfig = TranslationConfig | LanguageModellingConfig | TaggingConfig
+"""The tasks whose models `calque inspect --gradients` measures."""
 Rows = NDArray[np.int64]
 
 
@@ -44,10 +43,6 @@ def sample_store(task: TaskConfig, store: Store, *, sentences: int) -> list[Insp
             return [_lines(store, rows) for rows in _batches(store, (COLUMN,), sentences=sentences)]
         case LanguageModellingConfig():
             return _running(store, sentences=sentences)
-        case EmbeddingConfig():
-            raise DataError("gradient flow is not measured for sentence encoders: their loss has no positions")
-        case RecognitionConfig():
-            raise ConfigError("gradient flow is not measured for speech recognisers; set training.watch_gradients = 0")
 
 
 def sample_pairs(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[InspectedBatch]:

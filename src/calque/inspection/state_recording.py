@@ -19,6 +19,7 @@ from calque.errors import ConfigError
 from calque.layers.observers import RecurrentStep, StateLayer
 from calque.layers.recurrent import Recurrence
 from calque.models.cho import ChoDecoder
+from calque.models.hidden_markov import HiddenMarkovTagger
 from calque.models.language_model import LanguageModel
 from calque.models.model import Model
 from calque.models.ngram import NgramNetwork
@@ -101,6 +102,10 @@ def _sides(model: nn.Module) -> list[tuple[Side, nn.Module]]:
             return [("network", model.network)]
         case TaggerModel():
             return [("encoder", model.encoder)]
+        case HiddenMarkovTagger():
+            raise ConfigError(
+                "a hidden Markov tagger has neither layers nor gradients; inspect a sentence with it instead"
+            )
         case _:
             raise TypeError(f"{type(model).__name__} is not a model of any task of Calque")
 

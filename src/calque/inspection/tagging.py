@@ -14,12 +14,13 @@ from calque.engine.engine import lock_of
 from calque.engine.tagger import Sentence, Tagger, as_sentence
 from calque.errors import TextError
 from calque.inspection.attention_maps import AttentionMap, AttentionRecorder
-from calque.inspection.label_paths import PathScores, best_paths
+from calque.inspection.label_paths import PathScores, ScoredLabels, best_chains, best_paths
 from calque.inspection.saliency import ONE, attributions, midpoints
 from calque.inspection.translation import Saliency
 from calque.layers.crf import Allowed
 from calque.layers.observers import observe_attention
 from calque.layers.output import wide
+from calque.models.hidden_markov import HiddenMarkovTagger
 from calque.models.tagger import CrfHead
 from calque.text import UNK
 
@@ -75,7 +76,8 @@ class _Scores(NamedTuple):
 
     emissions: Tensor  # [T,Y]
     marginals: Tensor  # [T,Y]
-    best: list[int]
+    best: ScoredLabels
+    runner_up: ScoredLabels | None
     log_partition: float
     maps: list[AttentionMap]
 
@@ -85,7 +87,7 @@ def inspect_tagging(
 ) -> TaggingView:
     """Labels a sentence, and returns all that the tagger computed for it.
 
-    By default, `saliency` is computed only if the model has no attention.
+    By default, `saliency` is computed only if the model has no attention; a hidden Markov tagger has neither.
 
     >>> view = inspect_tagging(calque.load("runs/upos"), "They watch .")
     >>> view.predicted, view.runner_up.labels
@@ -95,14 +97,21 @@ def inspect_tagging(
     if not sentence.words:
         raise TextError("the sentence has no words: there is nothing to inspect")
     with lock_of(tagger.model):
-        scores = _read(tagger, sentence)
-        wants_saliency = not scores.maps if saliency is None else saliency
-        contributions = _saliency(tagger, sentence, scores.best) if wants_saliency else []
+        is_chain = isinstance(tagger.model, HiddenMarkovTagger)
+        scores = _read_chain(tagger, sentence) if is_chain else _read(tagger, sentence)
+        wants_saliency = not is_chain and (not scores.maps if saliency is None else saliency)
+        contributions = _saliency(tagger, sentence, scores.best.labels) if wants_saliency else []
     return _view(tagger, sentence, scores, contributions)
 
 
 def transitions_of(tagger: Tagger) -> Transitions | None:
-    """The transition scores of a tagger's CRF; None if it predicts labels independently of each other."""
+    """The transition scores of a tagger's CRF, or log-probabilities of a hidden Markov tagger's labels.
+
+    None if labels are predicted independently of each other.
+    """
+    if isinstance(tagger.model, HiddenMarkovTagger):
+        weights, start, end = (table.cpu() for table in tagger.model.label_transitions())
+        return Transitions(weights, start, end, tagger.allowed)
     if not isinstance(tagger.model.head, CrfHead):
         return None
     crf = tagger.model.head.crf
@@ -119,13 +128,39 @@ def _read(tagger: Tagger, sentence: Sentence) -> _Scores:
     lengths = source.lengths
     best = model.best(emissions, lengths, allowed=tagger.allowed)
     log_prob = -float(model.losses(emissions, best, lengths)[0])
-    scores = emissions[0].cpu()
+    scores, labels = emissions[0].cpu(), best[0].tolist()
+    path_score = _path_score(scores, labels, tagger)
+    assert not isinstance(model, HiddenMarkovTagger)
+    paths = best_paths(scores, PathScores.of(model, allowed=tagger.allowed), count=2)
+    others = [
+        ScoredLabels(path.labels, _path_score(scores, path.labels, tagger)) for path in paths if path.labels != labels
+    ]
     return _Scores(
         scores,
         model.marginals(emissions, lengths)[0].cpu(),
-        best[0].tolist(),
-        _path_score(scores, best[0].tolist(), tagger) - log_prob,
+        ScoredLabels(labels, path_score),
+        others[0] if others else None,
+        path_score - log_prob,
         recorder.maps(),
+    )
+
+
+@torch.inference_mode()
+def _read_chain(tagger: Tagger, sentence: Sentence) -> _Scores:
+    """What a hidden Markov tagger computes; its emissions are log P(word | label), up to a constant of the word."""
+    model = tagger.model
+    assert isinstance(model, HiddenMarkovTagger)
+    source = tagger.source(sentence)
+    scores, lengths = model(source), source.lengths
+    best, *others = best_chains(model, scores, lengths, allowed=tagger.allowed)
+    labels = torch.tensor([best.labels], device=scores.device)
+    return _Scores(
+        scores[0].view(len(sentence.words), model.kinds, -1).amax(dim=1).cpu(),
+        model.marginals(scores, lengths)[0].cpu(),
+        best,
+        others[0] if others else None,
+        best.score + float(model.losses(scores, labels, lengths)[0]),
+        [],
     )
 
 
@@ -151,6 +186,7 @@ def _saliency(tagger: Tagger, sentence: Sentence, labels: Sequence[int]) -> list
         log_marginals = model.log_marginals(model(source), source.lengths)
         yield from (log_marginals[:, word, label] for word, label in enumerate(labels))
 
+    assert not isinstance(model, HiddenMarkovTagger)
     inputs = model.encoder.inputs
     assert isinstance(inputs, nn.Module)
     return [
@@ -161,12 +197,10 @@ def _saliency(tagger: Tagger, sentence: Sentence, labels: Sequence[int]) -> list
 
 def _view(tagger: Tagger, sentence: Sentence, scores: _Scores, saliency: list[Saliency]) -> TaggingView:
     vocabularies = tagger.vocabularies
-    paths = best_paths(scores.emissions, PathScores.of(tagger.model, allowed=tagger.allowed), count=2)
-    others = [path for path in paths if path.labels != scores.best]
 
-    def label_path(labels: Sequence[int]) -> LabelPath:
-        score = _path_score(scores.emissions, labels, tagger)
-        return LabelPath([vocabularies.labels[label] for label in labels], score, score - scores.log_partition)
+    def label_path(path: ScoredLabels) -> LabelPath:
+        names = [vocabularies.labels[label] for label in path.labels]
+        return LabelPath(names, path.score, path.score - scores.log_partition)
 
     word_ids = vocabularies.encode(*sentence).words
     return TaggingView(
@@ -174,12 +208,12 @@ def _view(tagger: Tagger, sentence: Sentence, scores: _Scores, saliency: list[Sa
         {name: list(sentence.columns[name]) for name in tagger.task.inputs},
         [index for index, word in enumerate(word_ids) if word == UNK],
         list(vocabularies.labels),
-        vocabularies.label_names(scores.best),
+        vocabularies.label_names(scores.best.labels),
         scores.marginals,
         scores.emissions,
         transitions_of(tagger),
         label_path(scores.best),
-        label_path(others[0].labels) if others else None,
+        None if scores.runner_up is None else label_path(scores.runner_up),
         scores.maps,
         saliency,
     )

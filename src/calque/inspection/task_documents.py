@@ -46,6 +46,7 @@ from calque.inspection.document import (
 from calque.inspection.language_model import Continuation, TextView
 from calque.inspection.next_tokens import Alternative
 from calque.inspection.tagging import LabelPath, TaggingView, Transitions, transitions_of
+from calque.models.tagger import TaggerConfig
 
 
 def text_values(view: TextView, *, weights: Weights = as_lists) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def tagger_summary(tagger: Tagger, *, name: str) -> dict[str, Any]:
     """The entry of a tagger in a document: that of any model, and its head, labels and transition scores."""
     transitions = transitions_of(tagger)
     return model_summary(tagger, name=name) | {
-        "head": tagger.config.head,
+        "head": tagger.config.head if isinstance(tagger.config, TaggerConfig) else tagger.config.kind,
         "labels": list(tagger.vocabularies.labels),
         "transitions": None if transitions is None else _transitions(transitions),
     }

@@ -6,26 +6,37 @@ from typing import Any, NamedTuple
 from calque.config import check, to_values
 from calque.errors import ConfigError
 from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
+from calque.layers.negatives import NegativesOutputConfig
 from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.characters import ConvolutionalCharactersConfig, RecurrentCharactersConfig
 from calque.models.cho import ChoConfig
 from calque.models.convolutional import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from calque.models.gnmt import GnmtConfig
+from calque.models.hidden_markov import HiddenMarkovConfig
 from calque.models.language_model import LanguageModelConfig, RecurrentLanguageConfig, TransformerLanguageConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
 from calque.models.ngram import NgramLanguageConfig
 from calque.models.phrase_based import PhraseBasedConfig, PhraseSearchConfig, PhraseTuningConfig
 from calque.models.recogniser import RecogniserConfig
+from calque.models.recommender import PopularityConfig, RecommenderConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.speech_inputs import SubsamplingConfig
 from calque.models.tagger import TaggerConfig
+from calque.models.time_aware import TimeAwareConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
 AnyModelConfig = (
-    ModelConfig | LanguageModelConfig | TaggerConfig | PhraseBasedConfig | SentenceEncoderConfig | RecogniserConfig
+    ModelConfig
+    | LanguageModelConfig
+    | TaggerConfig
+    | PhraseBasedConfig
+    | SentenceEncoderConfig
+    | RecommenderConfig
+    | RecogniserConfig
+    | HiddenMarkovConfig
 )
 
 
@@ -269,6 +280,12 @@ TAGGERS: dict[str, System] = {
         "Ma and Hovy 2016, §2, §3.2",
         "no pretrained word vectors",
     ),
+    "brants2000": System(
+        HiddenMarkovConfig(order=3),
+        "a tagger: hidden Markov model (TnT), trigrams of labels, suffixes of unknown words; counted, not trained",
+        "Brants 2000, §2",
+        "no zero probabilities: unseen contexts back off, and a known word's suffix has a small weight; exact search",
+    ),
 }
 STATISTICAL: dict[str, System] = {
     "dictionary": System(
@@ -320,6 +337,51 @@ SENTENCE_ENCODERS: dict[str, System] = {
         "not from a paper: a baseline",
     ),
 }
+
+RECOMMENDERS: dict[str, System] = {
+    "kang2018": System(
+        RecommenderConfig(
+            network=TransformerLanguageConfig(
+                layers=2,
+                width=64,
+                heads=1,
+                feed_forward=64,
+                positions="learned",
+                maximum_positions=256,
+                dropout=0.5,
+                attention_dropout=0.5,
+            )
+        ),
+        "a recommender: SASRec, causal self-attention over items, 2 layers of 64; train it with --sequences",
+        "Kang and McAuley 2018, §3, §4",
+        "cross-entropy over the whole catalogue instead of binary cross-entropy with one negative "
+        "(model.output.kind=negatives); width 64 instead of 50; positions are counted from the first item read, not "
+        "from the last; the output layer has a bias",
+    ),
+    "hidasi2016": System(
+        RecommenderConfig(
+            tie=False,
+            network=RecurrentLanguageConfig(cell="gru", layers=1, width=100, embedding=100, dropout=0.2),
+            output=NegativesOutputConfig(loss="pairwise", negatives=32, sampling="frequency"),
+        ),
+        "a recommender: GRU4Rec, GRU of 100, pairwise ranking loss",
+        "Hidasi et al. 2016, §3",
+        "item vectors instead of one-hot inputs; negatives are sampled by frequency instead of taken from the batch; "
+        "dropout",
+    ),
+    "zhou2018": System(
+        RecommenderConfig(network=TimeAwareConfig()),
+        "a recommender: after ATRank, self-attention with time buckets and behaviour types; needs records with both",
+        "Zhou et al. 2018, §3",
+        "causal, trained to predict every item of a history by cross-entropy over the catalogue, not one item by a "
+        "binary loss; behaviour types are added as vectors, without a space of their own",
+    ),
+    "popularity": System(
+        RecommenderConfig(network=PopularityConfig()),
+        "a recommender: the most frequent items, the same for every user; a baseline without a network",
+        "the usual baseline, e.g. Kang and McAuley 2018, §4.2",
+    ),
+}
 RECOGNISERS: dict[str, System] = {
     "speech": System(
         RecogniserConfig(
@@ -365,7 +427,9 @@ RECOGNISERS: dict[str, System] = {
     ),
 }
 
-SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL | SENTENCE_ENCODERS | RECOGNISERS
+SYSTEMS: dict[str, System] = (
+    TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL | SENTENCE_ENCODERS | RECOMMENDERS | RECOGNISERS
+)
 
 _WIDTHS = (
     "width",

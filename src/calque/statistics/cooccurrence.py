@@ -76,11 +76,24 @@ class Cooccurrences(NamedTuple):
 
     def normalise(self, table: Floats) -> None:
         """Divides the values of each source word's entries by their sum, in place."""
+        table /= self._totals(table)
+
+    def expect(self, table: Floats, *, dirichlet: float) -> None:
+        """Replaces counts c(f, e) by exp E[log t(f | e)] under their Dirichlet posterior, in place (Beal 2003, §3.4).
+
+        exp(ψ(c(f, e) + α) − ψ(Σ_f' (c(f', e) + α))), where f' are the words that occur with e and α is `dirichlet`.
+        """
+        table += dirichlet
+        np.exp(digamma(table) - digamma(self._totals(table)), out=table)
+
+    def _totals(self, table: Floats) -> Floats:
+        """The sum over the entries of each entry's source word."""
         lengths = np.diff(self.offsets)
         rows = np.flatnonzero(lengths)
-        if len(rows):
-            totals = np.add.reduceat(table, self.offsets[rows])
-            table /= np.repeat(totals, lengths[rows])
+        if not len(rows):
+            return np.zeros_like(table)
+        totals: Floats = np.repeat(np.add.reduceat(table, self.offsets[rows]), lengths[rows])
+        return totals
 
 
 def cooccurrences(
@@ -107,6 +120,19 @@ def cooccurrences(
         blocks.append(Block(chunks, np.searchsorted(entries, distinct).astype(dtype), cells))
     offsets = np.searchsorted(entries, np.arange(sources + 2) * targets)
     return Cooccurrences(offsets, (entries % max(1, targets)).astype(np.int32), tuple(reversed(blocks)), words)
+
+
+def digamma(values: Floats) -> Floats:
+    """ψ(x) = d log Γ(x) / dx for x > 0: its recurrence ψ(x) = ψ(x+1) − 1/x up to 6, then its asymptotic series."""
+    shifted, result = values.astype(np.float64), np.zeros(values.shape)
+    for _ in range(6):
+        small = shifted < 6
+        result -= np.divide(small, shifted)
+        shifted += small
+    square = 1 / (shifted * shifted)
+    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240 - square * (1 / 132)))))
+    result += np.log(shifted) - 0.5 / shifted - series
+    return result
 
 
 def _size(column: Column) -> int:

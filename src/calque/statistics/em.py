@@ -16,6 +16,8 @@ class Iteration(NamedTuple):
     log_likelihood: float
     words: int
     """The number of target words over which the log-likelihood is summed."""
+    detail: str = ""
+    """Other parameters that the iteration began with, for people to read."""
 
     @property
     def perplexity(self) -> float:
@@ -37,13 +39,20 @@ SILENT = Observer()
 
 
 def reestimated(
-    corpus: Cooccurrences, lexical: Floats, *, expect: Callable[[Floats], float], phase: str, observer: Observer
+    corpus: Cooccurrences,
+    lexical: Floats,
+    *,
+    expect: Callable[[Floats], float],
+    phase: str,
+    observer: Observer,
+    dirichlet: float | None = None,
 ) -> tuple[Floats, float]:
     """The lexical probabilities of the next iteration, and the log-likelihood of the corpus under the current ones.
 
     `expect` is the E-step of a chunk: it replaces the lexical probabilities [J,B,1+I] of its cells, in place, by the
     posterior probabilities that the words are linked, and returns the log-likelihood. M-step: t(f | e) = c(f, e) / Σ_f'
-    c(f', e), where c(f, e) is the sum of the posteriors of their cells.
+    c(f', e), where c(f, e) is the sum of the posteriors of their cells. With `dirichlet`, the M-step is that of
+    variational Bayes (`Cooccurrences.expect`).
     """
     counts, log_likelihood = np.zeros_like(lexical), 0.0
     done, pairs = 0, corpus.pairs
@@ -54,5 +63,8 @@ def reestimated(
             done += len(chunk.pairs)
         block.add(counts, values)
         observer.progress(phase, done, pairs)
-    corpus.normalise(counts)
+    if dirichlet is None:
+        corpus.normalise(counts)
+    else:
+        corpus.expect(counts, dirichlet=dirichlet)
     return counts, log_likelihood

@@ -10,13 +10,18 @@ from typing import Literal, NamedTuple, assert_never
 import numpy as np
 
 from calque.data.store import Array, Column
+from calque.statistics import hmm, ibm2
 from calque.statistics.cooccurrence import MAXIMUM, Cooccurrences, cooccurrences
+from calque.statistics.diagonal import TENSION
 from calque.statistics.em import SILENT, Observer
-from calque.statistics.hmm import EMPTY, SMOOTHING, HiddenMarkovModel, train_hmm
+from calque.statistics.hmm import SMOOTHING, HiddenMarkovModel, train_hmm
 from calque.statistics.ibm1 import TranslationModel, train_ibm1
+from calque.statistics.ibm2 import DiagonalModel, train_ibm2
 from calque.statistics.lexicon import MINIMUM, LexicalTable, lexical_table
 
-ModelName = Literal["ibm1", "hmm"]
+ModelName = Literal["ibm1", "ibm2", "hmm"]
+EMPTY = {"ibm2": ibm2.EMPTY, "hmm": hmm.EMPTY}
+"""The probability of the empty word, by model; in IBM Model 1, it is a word like any other."""
 
 Link = tuple[int, int]
 """(source word, target word), counted from 0."""
@@ -27,16 +32,22 @@ class AlignmentSettings(NamedTuple):
 
     model: ModelName = "hmm"
     iterations: tuple[int, int] = (5, 5)
-    """The EM iterations of IBM Model 1, which initialises the HMM, and of the HMM."""
-    empty: float = EMPTY
-    """The HMM's probability of the empty word."""
+    """The EM iterations of IBM Model 1, which initialises the others, and of IBM Model 2 or the HMM."""
+    empty: float | None = None
+    """The probability of the empty word; by default that of the model in EMPTY."""
     smoothing: float = SMOOTHING
     """The weight of the uniform distribution in the HMM's jumps."""
+    tension: float = TENSION
+    """λ of IBM Model 2: how close its alignments are to the diagonal."""
+    learns_tension: bool = True
+    """Whether IBM Model 2 learns λ, from `tension` on."""
+    dirichlet: float | None = None
+    """α of a Dirichlet prior on the lexicon of IBM Model 2, which is then trained by variational Bayes."""
     maximum: int = MAXIMUM
     """Pairs with more words than this on a side are neither learnt from nor aligned."""
 
 
-HMM, IBM1 = AlignmentSettings(), AlignmentSettings("ibm1")
+HMM, IBM1, IBM2 = AlignmentSettings(), AlignmentSettings("ibm1"), AlignmentSettings("ibm2")
 
 
 class WordAlignments(NamedTuple):
@@ -102,17 +113,28 @@ def train_lexicon(
 
 def _train(
     corpus: Cooccurrences, settings: AlignmentSettings, *, observer: Observer
-) -> TranslationModel | HiddenMarkovModel:
+) -> TranslationModel | DiagonalModel | HiddenMarkovModel:
     model = train_ibm1(corpus, iterations=settings.iterations[0], observer=observer)
     match settings.model:
         case "ibm1":
             return model
+        case "ibm2":
+            return train_ibm2(
+                corpus,
+                model,
+                iterations=settings.iterations[1],
+                empty=EMPTY["ibm2"] if settings.empty is None else settings.empty,
+                tension=settings.tension,
+                learns_tension=settings.learns_tension,
+                dirichlet=settings.dirichlet,
+                observer=observer,
+            )
         case "hmm":
             return train_hmm(
                 corpus,
                 model,
                 iterations=settings.iterations[1],
-                empty=settings.empty,
+                empty=EMPTY["hmm"] if settings.empty is None else settings.empty,
                 smoothing=settings.smoothing,
                 observer=observer,
             )

@@ -7,13 +7,14 @@ import {confusionPanel, labelPanel} from "calque/comparison_labels";
 import {ngramPanel} from "calque/comparison_ngrams";
 import {languageModelScores, taggingScores, translationScores} from "calque/comparison_scores";
 import {lossSentences, taggedSentences, translatedSentences} from "calque/comparison_sentences";
+import {lengthPanel, retrievedSentences} from "calque/comparison_retrieval";
 import {fill, h} from "calque/dom";
 import {factLine} from "calque/fact_line";
 import {t} from "calque/i18n";
 import {count} from "calque/numbers";
 import {tabs} from "calque/tabs";
 
-const TASKS = {translation: translationTabs, tagging: taggingTabs, "language-modelling": languageModelTabs};
+const TASKS = {translation: translationTabs, tagging: taggingTabs, "language-modelling": languageModelTabs, embedding: retrievalTabs};
 
 // The reader's choices are kept when the page is drawn again in another language.
 const chosen = {tab: null};
@@ -68,13 +69,22 @@ function languageModelTabs(document) {
   ];
 }
 
+function retrievalTabs(document) {
+  return [
+    {name: "scores", label: t("tab.scores"), draw: () => taggingScores(document)},
+    {name: "lengths", label: t("tab.lengths"), draw: () => lengthPanel(document)},
+    {name: "sentences", label: t("tab.sentences"), draw: () => retrievedSentences(document)},
+    curvesTab(document),
+  ];
+}
+
 function curvesTab(document) {
   const hasCurves = document.systems.some((system) => system.curves);
   return hasCurves ? {name: "curves", label: t("tab.curves"), draw: () => curvesPanel(document)} : null;
 }
 
 function testLine({task, test, systems, training}) {
-  const key = {translation: "comparison.test", tagging: "comparison.test-words"}[task] ?? "comparison.test-lines";
+  const key = {translation: "comparison.test", tagging: "comparison.test-words", embedding: "comparison.test-words"}[task] ?? "comparison.test-lines";
   const facts = [
     t(key, {sentences: count(test.sentences ?? test.lines), words: count(test.words)}),
     t("comparison.baseline", {name: systems[0].name}),

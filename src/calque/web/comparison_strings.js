@@ -25,6 +25,16 @@ Object.assign(strings, {
   "tab.labels": ["Labels", "标签"],
   "tab.confusion": ["Confusion", "混淆矩阵"],
 
+  "tab.lengths": ["By length", "按长度分组"],
+  "retrieval.lengths": ["Top-1, mean of both directions, %, by words of the source", "首位命中率（两个方向的平均，%），按源句词数"],
+  "retrieval.words": ["Words", "词数"],
+  "retrieval.pairs": ["Pairs", "句对"],
+  "retrieval.same": ["All systems find the same partners.", "所有系统找到相同的配对句。"],
+  "retrieval.ranks": ["Ranks of the partner, to target and to source, of {shown} of {total} pairs: those that only some systems find", "配对句的名次（源到目标，目标到源）：{total} 对中仅部分系统找到的 {shown} 对"],
+  "retrieval.line": ["Line", "行"],
+  "retrieval.source": ["Source", "源句"],
+  "retrieval.target": ["Target", "目标句"],
+
   "scores.caption": ["Scores, with the bootstrap's 95 % confidence interval", "得分与自助法 95% 置信区间"],
   "scores.plain": ["Scores", "得分"],
   "scores.exact": ["exact match, %", "完全匹配，%"],

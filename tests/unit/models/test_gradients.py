@@ -33,6 +33,7 @@ from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemorySha
 from calque.models.language_model import CausalBlock, LanguageModel, RecurrentNetwork, TransformerNetwork
 from calque.models.luong import LuongConfig
 from calque.models.model import DecoderConfig, EncoderConfig, Model, build_decoder, build_encoder
+from calque.models.ngram import NgramNetwork, NgramOutput
 from calque.models.recogniser import RecogniserModel, Speller
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig, WordEmbedding
 from calque.models.speech_inputs import SpeechInputs
@@ -56,6 +57,8 @@ WITHOUT = {
     Decoder,
     AttentionalDecoder,
     Model,  # tests/laws/test_gradients.py
+    NgramNetwork,  # counted, without gradients, as is the next
+    NgramOutput,
     Inputs,  # abstract, as is the next
     CharacterEncoder,
     *(

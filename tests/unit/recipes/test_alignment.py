@@ -74,14 +74,15 @@ def test_statistical_aligners_are_measured_on_both_pairs_of_languages(
     """With few pairs; the links of the test pairs are those of `calque align` on the same text."""
     monkeypatch.setattr(run, "PAIRS", 400)
     monkeypatch.setattr(statistical, "TESTED", 40)
+    monkeypatch.setattr(statistical, "EFLOMAL", "not_installed")
     results = statistical.collect(tmp_path)
     assert {(name, model) for name in results for model in results[name]} == {
-        (name, model) for name in ("de-en", "zh-en") for model in ("ibm1", "hmm")
+        (name, model) for name in ("de-en", "zh-en") for model in ("ibm1", "ibm2", "ibm2-bayes", "hmm")
     }
     rates = [rate for models in results.values() for methods in models.values() for rate in methods.values()]
-    assert len(rates) == 24 and all(0.05 < rate < 0.6 for rate in rates)
+    assert len(rates) == 48 and all(0.05 < rate < 0.6 for rate in rates)
     lines = statistical.page(results).splitlines()
-    assert len(lines) == 6 and lines[3].startswith("| de-en | HMM | ")
+    assert len(lines) == 10 and lines[5].startswith("| de-en | HMM | ")
     for language in ("de", "en"):
         test, train = (
             (tmp_path / "book" / f"{part}.{language}").read_text().splitlines() for part in ("test", "train")

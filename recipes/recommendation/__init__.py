@@ -1,0 +1,1 @@
+"""Recommenders on Amazon Beauty and on generated histories."""

@@ -1,0 +1,153 @@
+"""Trains the recommenders of this recipe with several seeds, scores them on the test items, and writes the table.
+
+    python -m recipes.recommendation.run CORPUS OUT [--seeds 1 2 3] [--only sasrec gru4rec] [--jobs 3] [--device cuda]
+        [--minutes 25] [--keep recipes/recommendation/results.json] [--write recipes/recommendation/README.md]
+        [KEY=VALUE ...]
+
+CORPUS is the file of Amazon Beauty, one user per line. The histories with times and behaviour types are generated.
+Existing results are not computed again, and an interrupted training is resumed. KEY=VALUE are settings of all trainings
+but those of popularity, which is counted.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from recipes.recommendation.generate import write_records
+from recipes.runner.arguments import parser_of, split_assignments
+from recipes.runner.files import write_json
+from recipes.runner.pages import mean_and_range, table, write_page
+from recipes.runner.scheduler import Job, Stage, run_jobs, train_command
+
+HERE = Path(__file__).resolve().parent
+USERS = 4000  # generated
+
+
+class Entry(NamedTuple):
+    """A recommender of the recipe; its config is NAME.toml."""
+
+    name: str
+    corpus: str  # beauty or generated
+    description: str
+    is_counted: bool = False
+
+
+ENTRIES = (
+    Entry("popularity", "beauty", "the most frequent items", is_counted=True),
+    Entry("gru4rec", "beauty", "GRU of 100, pairwise loss (`hidasi2016`)"),
+    Entry("sasrec-binary", "beauty", "SASRec with the paper's loss, one negative per target"),
+    Entry("sasrec", "beauty", "SASRec, cross-entropy over the catalogue (`kang2018`)"),
+    Entry("order", "generated", "self-attention over items and positions alone"),
+    Entry("times", "generated", "self-attention with time buckets"),
+    Entry("atrank", "generated", "self-attention with time buckets and behaviour types (`zhou2018`)"),
+)
+METRICS = ("hr@5", "hr@10", "ndcg@5", "ndcg@10", "mrr")
+
+
+def corpus_of(entry: Entry, beauty: Path, out: Path) -> Path:
+    """The file of a corpus; histories with times and behaviours are generated once."""
+    if entry.corpus == "beauty":
+        return beauty
+    path = out / "generated.jsonl"
+    return path if path.is_file() else write_records(path, users=USERS)
+
+
+def job(entry: Entry, seed: int, *, corpus: Path, out: Path, settings: list[str]) -> Job:
+    """The job that trains an entry with one seed and scores it."""
+    folder = out / f"{entry.name}-{seed}"
+    result = folder / "result.json"
+    begin = ["--config", str(HERE / f"{entry.name}.toml"), "--sequences", str(corpus), f"seed={seed}"]
+    begin += [] if entry.is_counted else settings
+    score = [sys.executable, "-m", "recipes.recommendation.run", "--score", str(folder), str(corpus), str(result)]
+    return Job(
+        folder.name,
+        folder,
+        (
+            Stage("training", lambda: train_command(folder, begin), folder / "trained"),
+            Stage("scoring", lambda: score, result),
+        ),
+        summary=lambda: f"NDCG@10 {json.loads(result.read_bytes())['ndcg@10']['value']:.4f}",
+    )
+
+
+def score(run: Path, corpus: Path, result: Path) -> int:
+    """Writes the scores of `calque evaluate` for a run: those of the last item of every user."""
+    command = [sys.executable, "-m", "calque", "evaluate", str(run), "--sequences", str(corpus), "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode == 0:
+        write_json(result, json.loads(done.stdout))
+    return done.returncode
+
+
+def collect(out: Path) -> dict[str, list[dict[str, float]]]:
+    """The test scores of every entry, by seed."""
+    return {
+        entry.name: [
+            {name: json.loads(path.read_bytes())[name]["value"] for name in METRICS}
+            for path in sorted(out.glob(f"{entry.name}-[0-9]*/result.json"))
+        ]
+        for entry in ENTRIES
+    }
+
+
+def page(results: dict[str, list[dict[str, float]]]) -> str:
+    """The tables of results, one per corpus."""
+    parts = []
+    for corpus in dict.fromkeys(entry.corpus for entry in ENTRIES):
+        rows = [
+            [f"`{entry.name}.toml`", entry.description, *_cells(results.get(entry.name, []))]
+            for entry in ENTRIES
+            if entry.corpus == corpus
+        ]
+        parts.append(table([corpus, "model", *(name.upper() for name in METRICS), "seeds"], rows))
+    return "\n\n".join(parts)
+
+
+def _cells(runs: list[dict[str, float]]) -> list[str]:
+    if not runs:
+        return ["not measured yet", *[""] * (len(METRICS) - 1), "0"]
+    return [*(mean_and_range([run[name] for run in runs], digits=4) for name in METRICS), str(len(runs))]
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--score"]:
+        return score(*map(Path, arguments[1:]))
+    arguments, settings = split_assignments(arguments)
+    options = _parser().parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    settings += [f"training.device={options.device}"] if options.device else []
+    entries = [entry for entry in ENTRIES if not options.only or entry.name in options.only]
+    jobs = [
+        job(entry, seed, corpus=corpus_of(entry, options.corpus, options.out), out=options.out, settings=settings)
+        for entry in entries
+        for seed in (options.seeds[:1] if entry.is_counted else options.seeds)
+    ]
+    code = run_jobs(jobs, slots=options.jobs, seconds=None if options.minutes is None else 60 * options.minutes)
+    results: dict[str, Any] = collect(options.out)
+    if any(results.values()):
+        print(page(results))
+        if options.keep:
+            write_json(options.keep, results)
+        if options.write:
+            write_page(options.write, page(results))
+    return code
+
+
+def _parser() -> Any:
+    parser = parser_of(__doc__)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--only", nargs="+", choices=[entry.name for entry in ENTRIES])
+    parser.add_argument("--jobs", type=int, default=3, help="parallel processes (default: 3)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"))
+    parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
+    parser.add_argument("--keep", type=Path, metavar="FILE")
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

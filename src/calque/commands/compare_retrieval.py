@@ -1,0 +1,69 @@
+"""`calque compare --source --target`: sentence vectors of any models, by retrieval."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from calque.commands.compared_systems import Argument, Options, model_facts, speed
+from calque.commands.retrieval_scores import read_pairs_of_lines, retrieval_ranks
+from calque.commands.tables import Row, aligned
+from calque.errors import ConfigError
+
+SHOWN = 10  # pairs in the terminal
+
+Block = tuple[str, list[str]]
+
+
+def compare_vectors(arguments: Sequence[Argument], *, source: Path, target: Path, options: Options) -> dict[str, Any]:
+    """The document that compares the sentence vectors of models on two files of partners."""
+    from calque.engine import load
+    from calque.evaluation.comparison.retrievals import RetrievalSystem, RetrievalTest, compare_retrievals
+
+    if files := [str(argument.path) for argument in arguments if argument.is_file]:
+        raise ConfigError(
+            f"{', '.join(files)}: not a run or model folder; sentence vectors are compared by the models that "
+            "compute them"
+        )
+    pairs = read_pairs_of_lines(source, target)
+    words = sum(len(text.split()) for side in pairs for text in side)
+    systems = []
+    for argument in arguments:
+        loaded = load(argument.path, device=options.device, precision=options.precision)
+        started = time.perf_counter()
+        ranks = retrieval_ranks(loaded, pairs, pooling=None)
+        pace = speed(time.perf_counter() - started, 2 * len(pairs.sources), words, device=str(loaded.device))
+        systems.append(RetrievalSystem(argument.name, ranks, model_facts(argument, loaded) | {"speed": pace}))
+    test = RetrievalTest(*pairs, {"path": str(source), "target": str(target)})
+    return compare_retrievals(test, systems, samples=options.randomisation)
+
+
+def retrieval_blocks(document: dict[str, Any]) -> Iterator[Block]:
+    """The tables of a comparison for the terminal, each with its title."""
+    test, systems, metrics = document["test"], document["systems"], document["metrics"]
+    names = [system["name"] for system in systems]
+    rows: list[Row] = [["system", *(metric["title"] for metric in metrics), "different"]]
+    for system in systems:
+        scores = [_score(system, metric["name"]) for metric in metrics]
+        rows.append([system["name"], *scores, "" if system["different"] is None else f"{system['different']:,}"])
+    trials = document["randomisation"]["samples"]
+    yield (
+        f"{test['path']}: {test['sentences']:,} pairs; p-values in parentheses, against {names[0]}, by approximate "
+        f"randomisation, {trials:,} trials",
+        aligned(rows),
+    )
+    lengths: list[Row] = [["words", "pairs", *names]]
+    for row in document["lengths"]:
+        lengths.append([row["label"], f"{row['count']:,}", *(f"{share:.1f}" for share in row["systems"])])
+    yield "top-1, mean of both directions, %, by words of the source", aligned(lengths)
+    pairs: list[Row] = [["line", *names, "source"]]
+    for item in document["sentences"]["items"][:SHOWN]:
+        ranks = [f"{ranks['to_target']:,}, {ranks['to_source']:,}" for ranks in item["systems"]]
+        pairs.append([str(item["line"]), *ranks, item["source"]])
+    if len(pairs) > 1:
+        yield "ranks of the partner, to target and to source, where the systems differ most", aligned(pairs)
+
+
+def _score(system: dict[str, Any], metric: str) -> str:
+    p_value = (system["p_values"] or {}).get(metric)
+    return f"{system['scores'][metric]:.2f}" + ("" if p_value is None else f" ({p_value:.3f})")

@@ -1,0 +1,62 @@
+"""Files of behaviour sequences on a command line: plain text, or JSON records by the file's name."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calque.errors import ConfigError
+
+if TYPE_CHECKING:
+    from calque.data.sequence_files import SequenceCorpus
+
+Paths = list[Path] | None
+
+
+def sequence_corpora(train: Paths, valid: Paths) -> dict[str, list[dict[str, Any]]]:
+    """The values of the config's data section, as --sequences and --valid-sequences define it."""
+    if valid and not train:
+        raise ConfigError("--valid-sequences needs --sequences")
+    roles = {"train": train, "valid": valid}
+    return {role: [sequence_corpus(path) for path in paths] for role, paths in roles.items() if paths}
+
+
+def sequence_corpus(path: Path) -> dict[str, Any]:
+    """The corpus in a file; JSON records have times and behaviours if the first record has."""
+    if not is_records(path):
+        return {"kind": "sequences", "path": str(path)}
+    keys = {f"{name}_key": name for name in ("times", "behaviours") if name in _first_keys(path)}
+    return {"kind": "sequence-records", "path": str(path), **keys}
+
+
+def checked_corpus(path: Path) -> "SequenceCorpus":
+    """`sequence_corpus` as a config."""
+    from calque.data.sequence_files import SequenceRecordsConfig, SequencesConfig
+
+    values = sequence_corpus(path)
+    kind = SequenceRecordsConfig if values["kind"] == "sequence-records" else SequencesConfig
+    return kind.model_validate(values)
+
+
+def is_records(path: Path) -> bool:
+    """Whether a file has JSON records, by its name."""
+    from calque.data.compression import SUFFIXES
+
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in SUFFIXES]
+    return bool(suffixes) and suffixes[-1] in (".jsonl", ".json", ".ndjson")
+
+
+def _first_keys(path: Path) -> set[str]:
+    """The keys of the first record; none if it cannot be read, which is reported when the data is prepared."""
+    from calque.data.lines import path_lines
+    from calque.data.sequence_files import LINE_BYTES
+    from calque.parsing import parse_json
+
+    if not path.is_file():
+        return set()
+    for line in path_lines(path, limit=LINE_BYTES, invalid="replace"):
+        if line.text.strip():
+            try:
+                record = parse_json(line.text)
+            except ValueError:
+                return set()
+            return set(record) if isinstance(record, dict) else set()
+    return set()

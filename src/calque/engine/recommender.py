@@ -1,0 +1,342 @@
+"""The recommender: histories of items in, the items that are most likely to be next out."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.data.sequence_batch import stack_histories
+from calque.data.sequence_files import BEHAVIOURS, ITEMS, TIMES, refuse_backward_times, whole_time
+from calque.data.store import Store
+from calque.errors import TextError
+from calque.evaluation.ranking import MISSED, target_ranks
+from calque.layers.int8 import parameter_count
+from calque.models.recommender import ItemHistory, RecommenderConfig, RecommenderModel
+from calque.tasks.recommendation import RecommendationConfig
+from calque.tensors import best_candidates
+from calque.text import UNK
+from calque.text.catalogue import Catalogue
+
+TOGETHER = 512  # histories that are sorted by length together and grouped into batches
+BATCH_TOKENS = 4096  # items of histories per batch, padding included
+BATCH_SCORES = 1 << 20  # scores of items per batch
+TOP = 10
+
+
+class History(NamedTuple):
+    """The input of a recommender: the items of a user in order of time, and what else the model reads of them.
+
+    >>> History(["shampoo", "comb"], times=[0, 86_400], behaviours=["view", "buy"], now=172_800)
+    """
+
+    items: Sequence[str]
+    times: Sequence[float] = ()  # in seconds
+    behaviours: Sequence[str] = ()
+    now: float | None = None  # when the next item is wanted; None: at the time of the last item
+
+
+@dataclass(frozen=True)
+class Recommendations:
+    """The items recommended to a user, best first; iterating yields (item, score) pairs."""
+
+    items: list[str]
+    scores: list[float]
+    """The log-probability of each item to be the next."""
+    is_cold: bool = False
+    """Whether no item of the history is known, so that the most popular items are recommended."""
+    unknown: int = 0
+    """The number of items of the history that are not in the catalogue, which are not read."""
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        return zip(self.items, self.scores, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __str__(self) -> str:
+        return " ".join(self.items)
+
+
+class EncodedHistory(NamedTuple):
+    """The ids of a history's known items, the latest ones that the model reads, and all ids that the user has seen."""
+
+    items: list[int]
+    seen: list[int]
+    unknown: int = 0
+    times: Sequence[int] = ()
+    behaviours: Sequence[int] = ()
+    now: int = 0
+
+
+class Ranked(NamedTuple):
+    """The ranks of the targets of some users, and the negative log-probability of those that are in the catalogue."""
+
+    ranks: list[int]
+    """From 1; `MISSED` if the target is not in the catalogue, or was seen before and seen items are excluded."""
+    nats: float
+    known: int
+    """The number of targets in the catalogue."""
+    seen: int
+    """The number of targets that the user has seen before."""
+
+    @property
+    def per_target(self) -> float:
+        return self.nats / max(1, self.known)
+
+
+class Recommender:
+    """A recommendation model with its catalogue.
+
+    >>> recommender = calque.load("runs/beauty")
+    >>> print(recommender.recommend(["shampoo", "comb"], top=3))
+    conditioner brush hairdryer
+    """
+
+    def __repr__(self) -> str:
+        items, parameters = len(self.catalogue.items) - len(self._special), parameter_count(self.model)
+        return f"Recommender({self.config.network.kind}, {items:,} items, {parameters:,} parameters, {self.device})"
+
+    def __init__(
+        self,
+        model: RecommenderModel,
+        catalogue: Catalogue,
+        *,
+        config: RecommenderConfig,
+        task: RecommendationConfig,
+    ) -> None:
+        self.model = model
+        self.catalogue = catalogue
+        self.config = config
+        self.task = task
+        self._special = catalogue.items.pieces[:4]
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @overload
+    def recommend(
+        self, history: str | History, *, top: int = TOP, exclude_seen: bool | None = None
+    ) -> Recommendations: ...
+    @overload
+    def recommend(self, history: list[str], *, top: int = TOP, exclude_seen: bool | None = None) -> Recommendations: ...
+    @overload
+    def recommend(
+        self, history: list[list[str]] | list[History], *, top: int = TOP, exclude_seen: bool | None = None
+    ) -> list[Recommendations]: ...
+    def recommend(
+        self,
+        history: str | History | list[str] | list[list[str]] | list[History],
+        *,
+        top: int = TOP,
+        exclude_seen: bool | None = None,
+    ) -> Recommendations | list[Recommendations]:
+        """The `top` items for a history: a list of items, a text with white space between them, or a `History`.
+
+        A list of histories yields a list. Items of the history are left out if `exclude_seen`; by default the setting
+        `task.exclude_seen` of the model decides. A history without known items yields the most popular items.
+
+        >>> recommender.recommend(["shampoo", "comb"], top=3)         # one user
+        >>> recommender.recommend([["shampoo", "comb"], ["towel"]])  # two users
+        >>> recommender.recommend("")                                # a new user
+        """
+        is_many = isinstance(history, list) and bool(history) and not isinstance(history[0], str)
+        requests = map(as_history, history) if is_many else [as_history(history)]  # type: ignore[arg-type]
+        answers = []
+        for answer in self.stream(requests, top=top, exclude_seen=exclude_seen):
+            if isinstance(answer, TextError):
+                raise answer
+            answers.append(answer)
+        return answers if is_many else answers[0]
+
+    def stream(
+        self,
+        histories: Iterable[History],
+        *,
+        top: int = TOP,
+        exclude_seen: bool | None = None,
+        together: int = TOGETHER,
+    ) -> Iterator[Recommendations | TextError]:
+        """The recommendations for every history, in order, or an error that concerns this history alone.
+
+        They do not depend on the other histories. `together` histories are read before the first is answered.
+        """
+        if top < 1:
+            raise TextError(f"top is {top}: at least one item must be recommended")
+        excludes = self.task.exclude_seen if exclude_seen is None else exclude_seen
+        remaining = iter(histories)
+        while group := list(islice(remaining, together)):
+            yield from self._group(group, top=top, exclude_seen=excludes)
+
+    @torch.inference_mode()
+    def rank(
+        self,
+        histories: Sequence[History],
+        targets: Sequence[str],
+        *,
+        exclude_seen: bool | None = None,
+    ) -> Ranked:
+        """The ranks of the items that followed some histories, over the whole catalogue; raises a TextError."""
+        encoded = [self.encode(history) for history in histories]
+        return self._rank(encoded, self.catalogue.item_ids(targets), exclude_seen=exclude_seen)
+
+    def rank_store(
+        self, store: Store, *, parts: int = 1, stop: Callable[[], None] | None = None, exclude_seen: bool | None = None
+    ) -> Ranked:
+        """The ranks of the last items of a store's rows; `stop` is called before each batch and may raise.
+
+        The model must be in evaluation mode. Batches have 1/`parts` of their usual size.
+        """
+        encoded, targets = [], []
+        for index in range(len(store)):
+            *items, target = store[ITEMS].row(index).tolist()
+            times = store[TIMES].row(index).tolist() if self.config.reads_times else []
+            behaviours = store[BEHAVIOURS].row(index).tolist() if self.config.reads_behaviours else []
+            now = times[-1] if times else 0
+            encoded.append(self._encoded(items, times=times[:-1], behaviours=behaviours[:-1], now=now))
+            targets.append(target)
+        return self._rank(encoded, targets, exclude_seen=exclude_seen, parts=parts, stop=stop)
+
+    def encode(self, history: History) -> EncodedHistory:
+        """The ids of a history; a TextError if the model cannot read it."""
+        items = self.catalogue.item_ids(history.items)
+        times: list[int] = []
+        now = 0
+        if self.config.reads_times:
+            self._refuse_incomplete(history.times, history.items, name=TIMES)
+            try:
+                times = [whole_time(time, name=TIMES) for time in history.times]
+                refuse_backward_times(times)
+                now = whole_time(history.now, name="now") if history.now is not None else times[-1] if times else 0
+            except ValueError as error:
+                raise TextError(str(error)) from None
+            if times and now < times[-1]:
+                raise TextError(f"now is {now}, before the last item at {times[-1]}")
+        behaviours: list[int] = []
+        if self.config.reads_behaviours:
+            self._refuse_incomplete(history.behaviours, history.items, name=BEHAVIOURS)
+            behaviours = self.catalogue.behaviour_ids(history.behaviours)
+        return self._encoded(items, times=times, behaviours=behaviours, now=now)
+
+    def batch(self, histories: Sequence[EncodedHistory]) -> ItemHistory:
+        """The model's input for some histories, on its device."""
+        width = max(1, *(len(history.items) for history in histories))
+        asked = [[*history.times[1:], history.now] if history.times else [] for history in histories]
+
+        def stacked(rows: Sequence[Sequence[int]]) -> Tensor:
+            return stack_histories(rows, width=width).to(self.device)
+
+        return ItemHistory(
+            stacked([history.items for history in histories]),
+            torch.tensor([len(history.items) for history in histories]),
+            stacked([history.times for history in histories]) if self.config.reads_times else None,
+            stacked(asked) if self.config.reads_times else None,
+            stacked([history.behaviours for history in histories]) if self.config.reads_behaviours else None,
+        )
+
+    def _encoded(
+        self, items: Sequence[int], *, times: Sequence[int], behaviours: Sequence[int], now: int
+    ) -> EncodedHistory:
+        """The known items of a history, of which the model reads the latest."""
+        known = [place for place, id in enumerate(items) if id != UNK]
+        read = known[-self.task.history :]
+        first = times[read[0]] if times and read else 0
+        return EncodedHistory(
+            [items[place] for place in read],
+            sorted({items[place] for place in known}),
+            len(items) - len(known),
+            [times[place] - first for place in read] if times else (),
+            [behaviours[place] for place in read] if behaviours else (),
+            now - first,
+        )
+
+    @torch.inference_mode()
+    def _group(
+        self, histories: Sequence[History], *, top: int, exclude_seen: bool
+    ) -> Iterator[Recommendations | TextError]:
+        answers: dict[int, Recommendations | TextError] = {}
+        encoded: dict[int, EncodedHistory] = {}
+        for index, history in enumerate(histories):
+            try:
+                encoded[index] = self.encode(history)
+            except TextError as error:
+                answers[index] = error
+        places, rows = list(encoded), list(encoded.values())
+        for indices in self._batches(rows):
+            part = [rows[index] for index in indices]
+            scores = self._excluded(self.model.scores(self.batch(part)), part if exclude_seen else ())
+            values, ids = best_candidates(scores, count=top)
+            for index, row, own, best in zip(indices, part, values.tolist(), ids.tolist(), strict=True):
+                count = sum(value != -np.inf for value in own)
+                answers[places[index]] = Recommendations(
+                    self.catalogue.names(best[:count]), own[:count], is_cold=not row.items, unknown=row.unknown
+                )
+        yield from (answers[index] for index in range(len(histories)))
+
+    @torch.inference_mode()
+    def _rank(
+        self,
+        histories: Sequence[EncodedHistory],
+        targets: Sequence[int],
+        *,
+        exclude_seen: bool | None,
+        parts: int = 1,
+        stop: Callable[[], None] | None = None,
+    ) -> Ranked:
+        excludes = self.task.exclude_seen if exclude_seen is None else exclude_seen
+        ranks, nats, known = np.zeros(len(targets), dtype=np.int64), 0.0, 0
+        for indices in self._batches(histories, parts=parts):
+            if stop is not None:
+                stop()
+            part = [histories[index] for index in indices]
+            wanted = torch.tensor([targets[index] for index in indices], device=self.device)
+            scores = self.model.scores(self.batch(part))
+            is_known = wanted != UNK
+            own = scores.gather(1, wanted[:, None]).squeeze(1)
+            nats -= float(own[is_known].double().sum()) if is_known.any() else 0.0
+            known += int(is_known.sum())
+            found = target_ranks(self._excluded(scores, part if excludes else ()), wanted)
+            ranks[indices] = found.masked_fill(~is_known, MISSED).cpu().numpy()
+        seen = sum(target in history.seen for history, target in zip(histories, targets, strict=True))
+        return Ranked(ranks.tolist(), nats, known, seen)
+
+    def _excluded(self, scores: Tensor, histories: Sequence[EncodedHistory]) -> Tensor:
+        """The scores [B,V], with −inf for items that users have seen."""
+        rows = [row for row, history in enumerate(histories) for _ in history.seen]
+        if not rows:
+            return scores
+        columns = [id for history in histories for id in history.seen]
+        scores = scores.clone()
+        scores[torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device)] = -torch.inf
+        return scores
+
+    def _batches(self, histories: Sequence[EncodedHistory], *, parts: int = 1) -> Iterator[list[int]]:
+        """The indices of histories in batches of similar length, within budgets of items and of scores."""
+        most = max(1, BATCH_SCORES // len(self.catalogue.items) // parts)
+        batch: list[int] = []
+        for index in sorted(range(len(histories)), key=lambda index: len(histories[index].items)):
+            width = max(1, len(histories[index].items))
+            if batch and (len(batch) == most or (len(batch) + 1) * width > BATCH_TOKENS // parts):
+                yield batch
+                batch = []
+            batch.append(index)
+        if batch:
+            yield batch
+
+    def _refuse_incomplete(self, values: Sequence[object], items: Sequence[str], *, name: str) -> None:
+        if len(values) != len(items):
+            raise TextError(
+                f"{len(items)} items, but {len(values)} {name}: this model reads {name}, one per item; pass JSON "
+                f"records with the key {name!r}, or calque.engine.History(items, {name}=[...])"
+            )
+
+
+def as_history(history: "str | Sequence[str] | History") -> History:
+    """Converts a text with white space between its items, or a list of items, to a `History`."""
+    if isinstance(history, History):
+        return history
+    return History(history.split() if isinstance(history, str) else list(history))

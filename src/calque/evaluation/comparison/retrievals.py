@@ -1,0 +1,145 @@
+"""The comparison of sentence vectors by retrieval, as a JSON document.
+
+{"kind": "comparison", "version": 1, "task": "embedding",
+ "test": {"path": str, "target": str, "sentences": int (pairs), "words": int (of the sources)},
+ "metrics": [{"name": "top1_to_target" | "top1_to_source" | "mrr_to_target" | "mrr_to_source", "title", "better"}…],
+ "systems": [{"name", "path", "kind", "model", "speed", "run", "curves": as for translations,
+   "scores": {metric: per cent}, "p_values": null | {metric: float},
+   "different": null | int}…],                      // sentences, in both directions, found by it or the baseline alone
+ "randomisation": {"samples": int, "seed": int},                         // the test that gives the p-values
+ "lengths": [{"label": words of the source, "count": int, "systems": [mean top-1 of both directions, per cent]}…],
+ "sentences": {"total": int, "items": [{"line": int (from 1), "source": str, "target": str,
+   "systems": [{"to_target": rank, "to_source": rank} per system]}…]}}   // where top-1 differs, the largest gap first
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calque.errors import ConfigError
+from calque.evaluation.comparison.buckets import Buckets, Cuts
+from calque.evaluation.retrieval import Ranks
+from calque.evaluation.segment_statistics import Array
+from calque.evaluation.significance import SAMPLES, randomisation_p_value
+
+VERSION, SEED = 1, 12345
+SHOWN = 500  # pairs that differ
+LENGTHS = (5, 10, 15, 20, 30)
+METRICS = {
+    "top1_to_target": "top-1 to target, %",
+    "top1_to_source": "top-1 to source, %",
+    "mrr_to_target": "MRR to target, %",
+    "mrr_to_source": "MRR to source, %",
+}
+
+
+class RetrievalSystem(NamedTuple):
+    """A system with the ranks of all partners, and facts about it that are copied into the document."""
+
+    name: str
+    ranks: Ranks
+    facts: Mapping[str, Any] = {}
+
+
+class RetrievalTest(NamedTuple):
+    """The pairs that all systems are compared on."""
+
+    sources: Sequence[str]
+    targets: Sequence[str]
+    facts: Mapping[str, Any] = {}
+
+
+def compare_retrievals(
+    test: RetrievalTest, systems: Sequence[RetrievalSystem], *, samples: int = SAMPLES["randomisation"]
+) -> dict[str, Any]:
+    """Compares the retrieval of several systems: the JSON document described at the top of this module.
+
+    The first system is the baseline. With `samples` = 0, nothing is tested.
+    """
+    if len(systems) < 2:
+        raise ConfigError("one system to compare: give at least two runs or model folders")
+    words = [len(text.split()) for text in test.sources]
+    return {
+        "kind": "comparison",
+        "version": VERSION,
+        "task": "embedding",
+        "test": {**test.facts, "sentences": len(test.sources), "words": sum(words)},
+        "metrics": [{"name": name, "title": title, "better": "higher"} for name, title in METRICS.items()],
+        "systems": [_system(place, systems, samples=samples) for place in range(len(systems))],
+        "randomisation": {"samples": samples, "seed": SEED},
+        "lengths": _lengths(systems, words),
+        "sentences": _sentences(test, systems),
+    }
+
+
+def _system(place: int, systems: Sequence[RetrievalSystem], *, samples: int) -> dict[str, Any]:
+    system = systems[place]
+    values = {name: _values(name, system.ranks) for name in METRICS}
+    p_values = {
+        name: randomisation_p_value(
+            _values(name, systems[0].ranks)[:, None],
+            rows[:, None],
+            scores=lambda sums: sums[:, 0],
+            samples=samples,
+            seed=SEED,
+        )
+        for name, rows in values.items()
+        if place and samples
+    }
+    return {
+        "name": system.name,
+        **dict.fromkeys(("path", "kind", "model", "speed", "run", "curves")),
+        **system.facts,
+        "scores": {name: 100 * float(rows.mean()) for name, rows in values.items()},
+        "p_values": p_values or None,
+        "different": int(np.abs(_found(systems[0]) - _found(system)).sum()) if place else None,
+    }
+
+
+def _values(metric: str, ranks: Ranks) -> Array:
+    """[N], what the metric is the mean of."""
+    measure, _, direction = metric.partition("_")
+    own = getattr(ranks, direction)
+    values: Array = (own == 1).astype(np.float64) if measure == "top1" else 1 / own
+    return values
+
+
+def _found(system: RetrievalSystem) -> Array:
+    """[2,N], whether each partner is the nearest, in both directions."""
+    return np.stack([system.ranks.to_target == 1, system.ranks.to_source == 1]).astype(np.int64)
+
+
+def _lengths(systems: Sequence[RetrievalSystem], words: Sequence[int]) -> list[dict[str, Any]]:
+    """Top-1 by the length of the source; lengths without sentences are left out."""
+    buckets = Buckets.of(words, cuts=Cuts(LENGTHS))
+    rows = []
+    for place, label in enumerate(buckets.labels):
+        is_inside = buckets.places == place
+        if is_inside.any():
+            shares = [100 * float(_found(system)[:, is_inside].mean()) for system in systems]
+            rows.append({"label": label, "count": int(is_inside.sum()), "systems": shares})
+    return rows
+
+
+def _sentences(test: RetrievalTest, systems: Sequence[RetrievalSystem]) -> dict[str, Any]:
+    """The pairs whose partners are the nearest for some systems only; the largest differences of 1/rank first."""
+    found = np.stack([_found(system) for system in systems])  # [systems,2,N]
+    is_different = (found != found[:1]).any(axis=(0, 1))
+    shares = np.stack([1 / system.ranks.to_target + 1 / system.ranks.to_source for system in systems])
+    gaps = np.abs(shares[1:] - shares[0]).max(axis=0)
+    chosen = sorted(np.flatnonzero(is_different).tolist(), key=lambda pair: (-gaps[pair], pair))[:SHOWN]
+    return {
+        "total": len(test.sources),
+        "items": [
+            {
+                "line": pair + 1,
+                "source": test.sources[pair],
+                "target": test.targets[pair],
+                "systems": [
+                    {name: int(ranks[pair]) for name, ranks in system.ranks._asdict().items()} for system in systems
+                ],
+            }
+            for pair in chosen
+        ],
+    }

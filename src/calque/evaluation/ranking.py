@@ -1,0 +1,79 @@
+"""Ranking metrics of recommenders: hit rate, NDCG and mean reciprocal rank over the whole catalogue.
+
+Every user has one target, so that HR@k is the share of users whose target is among the first k items, NDCG@k is the
+mean of 1 / log₂(rank + 1) over the same users, with 0 for the others, and MRR the mean of 1 / rank.
+
+Letters: U users, V items, R resamples, K metrics.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+
+CUTOFFS = (1, 5, 10, 20)
+METRICS = (*(f"{name}@{cutoff}" for name in ("hr", "ndcg") for cutoff in CUTOFFS), "mrr")
+MISSED = 0
+"""The rank of a target that cannot be recommended: it is unknown, or the user has already seen it."""
+
+_TOGETHER = 200  # resamples whose means are computed at once
+
+
+class Interval(NamedTuple):
+    """A metric's value and its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def target_ranks(scores: Tensor, targets: Tensor) -> Tensor:
+    """[U], the rank of each target [U] among the items of `scores` [U,V], from 1; items with score −inf do not compete.
+
+    Ties are pessimistic: an item with the same score as the target is ahead of it, and so is a score that is not a
+    number. A target whose own score is −inf is MISSED.
+    """
+    own = scores.gather(1, targets[:, None])  # [U,1]
+    competes = scores != -torch.inf
+    is_ahead = competes & ~(scores < own)
+    ranks = is_ahead.sum(dim=1)  # the target itself is counted, as it is not below itself
+    return ranks.masked_fill(own.squeeze(1) == -torch.inf, MISSED)
+
+
+def user_statistics(ranks: Sequence[int] | Array) -> Array:
+    """[U,K], the contribution of every user to METRICS, given the rank of the user's target."""
+    values = np.asarray(ranks, dtype=np.float64)
+    is_hit = values != MISSED
+    safe = np.where(is_hit, values, 1.0)
+    hits = [is_hit & (values <= cutoff) for cutoff in CUTOFFS]
+    gains = [np.where(hit, 1 / np.log2(safe + 1), 0.0) for hit in hits]
+    return np.stack([*hits, *gains, np.where(is_hit, 1 / safe, 0.0)], axis=1).astype(np.float64)
+
+
+def ranking_scores(ranks: Sequence[int] | Array) -> dict[str, float]:
+    """The value of every metric, between 0 and 1."""
+    return dict(zip(METRICS, user_statistics(ranks).mean(axis=0).tolist(), strict=True))
+
+
+def ranking_intervals(
+    ranks: Sequence[int] | Array, *, samples: int = 1000, seed: int = 12345
+) -> Mapping[str, Interval]:
+    """The value of every metric with its 95 % confidence interval, by a bootstrap over users."""
+    statistics = user_statistics(ranks)
+    users, generator = len(statistics), np.random.default_rng(seed)
+    means = []
+    for start in range(0, samples, _TOGETHER):
+        size = min(_TOGETHER, samples - start)
+        counts = generator.multinomial(users, np.full(users, 1 / users), size=size)  # [R,U]
+        means.append(counts @ statistics / users)
+    low, high = np.percentile(np.concatenate(means), (2.5, 97.5), axis=0)
+    values = statistics.mean(axis=0)
+    return {
+        name: Interval(float(value), float(lower), float(upper))
+        for name, value, lower, upper in zip(METRICS, values, low, high, strict=True)
+    }
