@@ -92,7 +92,11 @@ def test_other_commands_say_which_to_use(spoken: Spoken, tmp_path: Path, command
     scored = command("score", spoken.run, "--target", tmp_path / "text")
     assert scored.code == 2 and "--audio" in scored.err
     assert "--audio MANIFEST" in command("evaluate", spoken.run, "--text", tmp_path / "text").err
-    assert command("runs", spoken.folder).code == 0
+    assert "recurrent 1×16 → ctc" in command("runs", spoken.folder).out
+    compare = ["compare", f"a={spoken.run}", f"b={spoken.run}", "--text", tmp_path / "text"]
+    for arguments in (["inspect", spoken.run, "a"], compare):
+        answer = command(*arguments)
+        assert answer.code == 2 and "speech recogniser" in answer.err and "--audio" not in answer.err
 
 
 def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command: Command) -> None:

@@ -265,8 +265,10 @@ def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
     own_parts = {"language-model": ["network"], "tagger": ["encoder"], "recommender": ["network"]}
     own_parts |= {"captioner": ["image", "decoder"]}
     names = own_parts.get(str(model.get("kind")), ["encoder", "decoder"])
+    if model.get("kind") == "recogniser" and model.get("head") == "ctc":
+        names = ["encoder"]
     parts = [_describe_part(section(config, f"model.{name}", origin=origin)) for name in names]
-    head = [str(model["head"])] if "head" in model else []  # of a tagger
+    head = [str(model["head"])] if "head" in model else []  # of a tagger or a recogniser
     return " → ".join(dict.fromkeys([*parts, *head]))
 
 

@@ -308,6 +308,10 @@ def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list
         )
     if training.compile:
         problems.append("training.compile: recognisers are not compiled; set it to false")
+    if training.watch_gradients:
+        problems.append(
+            "training.watch_gradients: gradient flow is not measured for speech recognisers; set it to false"
+        )
     if experiment.data.invalid == "replace":
         problems.append("data.invalid = 'replace' is for text; recordings that cannot be read: 'fail' or 'skip'")
     if search.method != "beam" or search.shortlist:

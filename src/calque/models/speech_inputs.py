@@ -41,7 +41,8 @@ class SubsamplingConfig(Config):
 class SpeechInputs(Inputs):
     """The vectors of an encoder of speech.   Law: padding after the end of a recording affects nothing.
 
-    x = W conv(… conv(normalised log-mel features)) + b; in training, SpecAugment masks the features.
+    x = layer norm(W conv(… conv(normalised log-mel features)) + b); in training, SpecAugment masks the features.
+    Without the layer norm, the small initial outputs of the convolutions keep CTC predicting blanks for longer.
     """
 
     def __init__(
@@ -64,13 +65,14 @@ class SpeechInputs(Inputs):
         )
         height = -(-bands // subsampling.factor)
         self.linear = nn.Linear(channels[-1] * height, width)
+        self.norm = nn.LayerNorm(width)
         self.dropout = subsampling.dropout
         self.width = width
 
     def features(self, audio: Padded) -> Padded:
         """The normalised features [B,F,M] of recordings [B,W], 0 after the end of each."""
         non_empty = audio._replace(lengths=audio.lengths.clamp(min=1), placed_lengths=None)
-        dtype = torch.float64 if self.linear.weight.dtype == torch.float64 else torch.float32
+        dtype = torch.float64 if self.norm.weight.dtype == torch.float64 else torch.float32
         frames: Padded = self.log_mel(non_empty.to(audio.values.device), dtype=dtype)
         frames = frames._replace(placed_lengths=frames.lengths.to(audio.values.device, non_blocking=True))
         return frames._replace(values=self.normalise(frames))
@@ -79,13 +81,13 @@ class SpeechInputs(Inputs):
         """Vectors [B,S,E], given recordings [B,W]."""
         frames = self.features(source)
         values = spec_augment(frames, self.augmentation) if self.training else frames.values
-        values = values.to(self.linear.weight.dtype)[:, None]  # [B,C,F,M]
+        values = values.to(self.norm.weight.dtype)[:, None]  # [B,C,F,M]; a linear layer in 8 bits has another type
         lengths, device_lengths = frames.lengths, frames.device_lengths
         for convolution in self.convolutions:
             values = F.relu(convolution(values))
             lengths, device_lengths = (-(-part // 2) for part in (lengths, device_lengths))
             values = values * _inside(device_lengths, values)  # as if the recording were followed by silence
-        vectors: Tensor = self.linear(values.transpose(1, 2).flatten(2))
+        vectors: Tensor = self.norm(self.linear(values.transpose(1, 2).flatten(2)))
         return Padded(dropout(vectors, self.dropout, self.training), lengths, device_lengths)
 
     def positions(self, samples: Tensor) -> Tensor:

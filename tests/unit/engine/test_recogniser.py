@@ -199,6 +199,8 @@ def test_a_folder_gives_back_the_same_recogniser(tmp_path: Path, head) -> None:
     assert [item.score for item in there] == pytest.approx([item.score for item in here], abs=1e-4)
     halved = load(tmp_path / "model", device="cpu", precision="bfloat16")
     assert isinstance(halved, Recogniser) and halved.transcribe(sound()).candidates
+    eighth = load(tmp_path / "model", device="cpu", precision="int8")
+    assert isinstance(eighth, Recogniser) and eighth.transcribe(sound(), timestamps=True).candidates
 
 
 def test_characters_are_joined_to_words_with_times() -> None:
