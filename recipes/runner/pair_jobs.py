@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from calque.config import check, override, to_values
 from calque.devices import DeviceName
@@ -26,20 +26,11 @@ from calque.search.settings import SearchConfig
 from recipes.runner.arguments import parser_of, split_assignments
 from recipes.runner.files import read_lines, write_json, write_lines
 from recipes.runner.pages import write_page
-from recipes.runner.pair_recipe import BASELINE, PARTS, Recipe, Row, System, collect, page, samples
+from recipes.runner.pair_recipe import BASELINE, PARTS, Options, Recipe, Row, System, collect, page, samples
 from recipes.runner.scheduler import Job, Stage, longest_chain_first, refuse_other_settings, run_jobs, train_command
 from recipes.runner.scoring import run_facts
 
 PREPARED = "prepared.json"  # in a data folder, once it is complete; holds the counts of the preparation
-
-
-class Options(NamedTuple):
-    """What all jobs share."""
-
-    seeds: tuple[int, ...]
-    device: str
-    settings: tuple[str, ...]
-    rows: tuple[str, ...] | None = None  # None: all
 
 
 def find_recipe(module: str) -> Recipe:
@@ -66,8 +57,11 @@ def jobs_of(recipe: Recipe, out: Path, options: Options) -> list[Job]:
     """The jobs of a recipe: one per system and seed that trains it, one per row and seed that scores it."""
     rows = [row for row in recipe.rows if options.rows is None or row.name in options.rows]
     wanted = {name for row in rows for name in (row.system, row.channel) if name is not None}
-    systems = [system for system in recipe.systems if system.name in wanted]
-    training = [_training_job(recipe, system, seed, out, options) for seed in options.seeds for system in systems]
+    if recipe.jobs is not None:
+        training = recipe.jobs(recipe, out, options, wanted)
+    else:
+        systems = [system for system in recipe.systems if system.name in wanted]
+        training = [_training_job(recipe, system, seed, out, options) for seed in options.seeds for system in systems]
     scoring = [_scoring_job(recipe, row, seed, out, options) for seed in options.seeds for row in rows]
     return [*training, *scoring]
 

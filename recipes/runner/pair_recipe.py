@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from recipes.runner.files import read_json, read_lines, write_lines
 from recipes.runner.pages import mean_and_range, table
+from recipes.runner.scheduler import Job
 
 PARTS = ("train", "valid", "test")
 REFERENCES = "references"  # a row that scores the references themselves
@@ -73,6 +74,7 @@ class Recipe:
     baselines: tuple[Baseline, ...]
     columns: tuple[Column, ...]
     samples: int = 4
+    jobs: "JobsOf | None" = None  # trains the wanted runs in a way of its own, instead of `systems`
     restore: Callable[[Path, Outputs], list[str]] = field(
         default=lambda _group, outputs: list(outputs)
     )  # to plain text
@@ -89,6 +91,18 @@ class Recipe:
     def row(self, name: str) -> Row:
         """The row with this name."""
         return next(row for row in self.rows if row.name == name)
+
+
+class Options(NamedTuple):
+    """What all jobs of a recipe share."""
+
+    seeds: tuple[int, ...]
+    device: str
+    settings: tuple[str, ...]
+    rows: tuple[str, ...] | None = None  # None: all
+
+
+JobsOf = Callable[[Recipe, Path, Options, set[str]], list[Job]]  # (recipe, its folder, options, names of runs)
 
 
 def write_pairs(folder: Path, parts: Mapping[str, Iterable[Pair]]) -> None:

@@ -19,6 +19,8 @@ import calque
 from calque.commands.main import app
 from calque.config import check, read_toml, to_toml, to_values
 from calque.engine import load, save_model
+from calque.evaluation.diversity import distinct
+from calque.evaluation.error_rates import error_rates
 from calque.experiment import Experiment
 from calque.models.systems import SYSTEMS, system_model
 from tests.conftest import Answer, toy_corpus, toy_values
@@ -528,6 +530,30 @@ def test_evaluate_prints_scores_with_signatures(command: Command, trained: Path,
     assert scores["beam"] == 2
     assert scores["bleu"]["value"] > 50
     assert scores["perplexity"] >= 1
+
+
+def test_evaluate_adds_metrics_of_other_tasks(command: Command, trained: Path, tmp_path: Path) -> None:
+    files = toy_corpus(tmp_path / "test", pairs=12, change=list, seed=80)
+    options = ["evaluate", trained, "--source", files["source"], "--reference", files["target"]]
+    answer = command(*options, "--metric", "distinct", "--metric", "token_error_rate", "--output", tmp_path / "kept")
+    assert (answer.code, answer.err) == (0, "")
+    outputs, references = (
+        (path.read_text(encoding="utf-8").splitlines()) for path in (tmp_path / "kept", files["target"])
+    )
+    expected = {
+        "distinct1": distinct(outputs, n=1),
+        "distinct2": distinct(outputs, n=2),
+        "token error rate": error_rates(
+            [line.split() for line in outputs], [[line.split()] for line in references]
+        ).symbols,
+    }
+    for name, value in expected.items():
+        assert re.search(rf"^{name} +{value:.2f} ", answer.out, re.MULTILINE)
+    refused(command(*options, "--metric", "rogue"), "--metric rogue: unknown metric; expected one of rouge, distinct")
+    refused(command("evaluate", trained, "--text", files["source"], "--metric", "distinct"), "--text is for a language")
+    pytest.importorskip("rouge_score")
+    scores = json.loads(command(*options, "--metric", "rouge", "--json").out)
+    assert scores["rouge1"]["value"] > 50 and scores["rougeL"]["signature"].startswith("rouge-score:")
 
 
 def test_evaluate_says_when_references_are_too_short_for_bleu(command: Command, trained: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recipes.digits.tones import write_tones
 
 from calque.config import Values
 from calque.errors import Interrupted
@@ -27,10 +28,13 @@ PAGES = (
     "architectures.md",
     "language_models.md",
     "tagging.md",
+    "embedding.md",
     "recommendation.md",
     "corpora.md",
     "character_level.md",
     "alignment.md",
+    "speech.md",
+    "recipes.md",
 )
 
 
@@ -95,6 +99,7 @@ def test_alignment_from_python_works_as_written() -> None:
     [
         ("language_models.md", "english", "language model of lines"),
         ("tagging.md", "upos", "tagging"),
+        ("embedding.md", "book", "embedding"),
         ("recommendation.md", "shop", "recommendation"),
     ],
 )
@@ -109,7 +114,7 @@ def test_python_of_the_other_tasks_works_as_written(
     assert capsys.readouterr().out
 
 
-NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "recommendation": ()}
+NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",), "recommendation": (), "embedding": ()}
 
 
 def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
@@ -176,6 +181,8 @@ def test_a_run_can_begin(
             (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
         if option == "--sequences":
             write_sequences(path, users=9)
+        if option in ("--audio", "--valid-audio"):
+            write_tones(path.parent, recordings=9).rename(path)
 
     def begun(folder: Path, *_: object, **__: object) -> Values:
         assert (folder / "config.toml").is_file()

@@ -226,12 +226,30 @@ def test_mistakes(runs: dict[str, Path], translators: dict[str, Path], tmp_path:
         (["ngram", "export", runs["lines"], "--output", tmp_path], "is a folder"),
         (["quantise", runs["lines"], tmp_path / "small"], "8 bits would save nothing"),
         (["train", *corpora, "training.steps=10"], "training.steps: no effect on this model"),
+        (["train", *corpora, "training.batch.tokens=auto"], 'training.batch.tokens = "auto": this model'),
+        (["train", *corpora, "training.label_smoothing=0.2"], "label_smoothing: an n-gram model is not trained"),
+        (["embed", runs["lines"], "--input", text], "an n-gram model has no vectors"),
         (["train", *corpora, "model.network.prune=[2,1]"], "thresholds at least as high"),
         (["train", *corpora, "model.output.kind=sampled"], "is not used with network.kind = 'ngram'"),
     ):
         answer = command(*arguments)
         assert answer.code == 2 and message in answer.err, (arguments, answer)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_written_config_trains(files: dict[str, Path], tmp_path: Path, command: Command) -> None:
+    config = tmp_path / "a.toml"
+    assert command("init", config, "--text", files["train"], "--system", "kneser-ney", "text.kind=tokens").code == 0
+    answer = command("train", "--config", config, "--run", tmp_path / "run")
+    assert answer.code == 0 and "5-grams; discounts" in answer.err, answer.err
+
+
+def test_weights_of_corpora_are_refused(files: dict[str, Path], tmp_path: Path, command: Command) -> None:
+    config = tmp_path / "a.toml"
+    corpus = f'data.train=[{{kind="text", path="{files["train"]}", weight=2.0}}]'
+    assert command("init", config, "--text", files["train"], "--system", "language", "text.kind=tokens").code == 0
+    answer = command("train", "--config", config, "--system", "kneser-ney", corpus)
+    assert answer.code == 2 and "counts every line once, so weight must be 1" in answer.err, answer
 
 
 def test_other_language_models_have_no_ngrams(tmp_path: Path, files: dict[str, Path], command: Command) -> None:

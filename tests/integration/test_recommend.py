@@ -142,6 +142,33 @@ def test_a_recommender_is_trained_from_the_command_line(tmp_path: Path, command:
     )
 
 
+def test_a_recommendation_is_inspected(runs, tmp_path: Path, command: Command) -> None:
+    shown = command("inspect", runs["items"], "g0i0 g0i1 nowhere")
+    assert shown.code == 0 and "influence" in shown.out and "1 items of the history are not" in shown.out, shown.err
+    best = command("recommend", runs["items"], "--top", 1, stdin=b"u g0i0 g0i1 nowhere\n").out.split()[1]
+    assert f"recommended  {best}\n" in shown.out
+    path = write_records(tmp_path / "users.jsonl", users=3, seed=5)
+    several = command("inspect", runs["timed"], "--source", path, "--output", tmp_path / "shown.json")
+    assert several.code == 0, several.err
+    document = json.loads((tmp_path / "shown.json").read_text())
+    assert document["task"] == "recommendation" and len(document["sentences"]) == 3
+    assert (
+        document["sentences"][0]["attention"]["maps"] and "most popular" in command("inspect", runs["items"], "x").out
+    )
+
+
+def test_recommenders_are_compared(runs, tmp_path: Path, command: Command) -> None:
+    path = write_records(tmp_path / "users.jsonl", users=12, seed=5)
+    answer = command("compare", runs["items"], runs["timed"], "--sequences", path)
+    assert answer.code == 0 and "NDCG@10 by length of the history" in answer.out, answer.err
+    document = json.loads(command("compare", runs["items"], runs["timed"], "--sequences", path, "--json").out)
+    alone = json.loads(command("evaluate", runs["timed"], "--sequences", path, "--json").out)
+    assert document["systems"][1]["scores"]["mrr"] == pytest.approx(alone["mrr"]["value"])
+    page = command("compare", runs["items"], runs["timed"], "--sequences", path, "--output", tmp_path / "page.html")
+    refused(page, "there is no page for recommenders")
+    refused(command("compare", runs["items"], path, "--sequences", path), "not a run or model folder")
+
+
 @pytest.mark.usefixtures("unplotted")
 def test_validation_files_are_used(tmp_path: Path, command: Command) -> None:
     train_path, valid_path = (
@@ -198,7 +225,9 @@ def _config(folder: Path) -> Path:
         (["evaluate", "TIMED", "--sequences", "users"], "this model also reads times and behaviours"),
         (["translate", "RUN", "--input", "users"], "is a recommender and cannot translate; `calque recommend"),
         (["score", "RUN", "--target", "users"], "is a recommender and cannot score text"),
-        (["inspect", "RUN", "a b"], "is a recommender"),
+        (["inspect", "RUN", "g0i0", "--output", "page.html"], "there is no page for recommenders"),
+        (["inspect", "RUN", "g0i0", "--prefix", "a"], "for translation models only"),
+        (["inspect", "RUN", "--gradients"], "is a recommender; gradient flow is measured"),
         (["recommend", "RUN", "--top", "0"], "at least 1"),
     ],
 )

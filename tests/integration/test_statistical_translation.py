@@ -153,7 +153,7 @@ def test_evaluate_and_compare(runs: dict[str, Path], test_set: tuple[Path, Path]
     assert systems["dictionary"]["speed"]["sentences_per_second"] > 0
 
 
-def test_inspect_shows_phrases_and_features(runs: dict[str, Path], command: Command) -> None:
+def test_inspect_shows_phrases_and_features(runs: dict[str, Path], tmp_path: Path, command: Command) -> None:
     sentence = "The old dog sees the zyzzyva."
     answer = command("inspect", runs["koehn2003"], sentence)
     assert answer.code == 0 and "zyzzyva (copied)" in answer.out and "weight" in answer.out, answer.err
@@ -165,6 +165,9 @@ def test_inspect_shows_phrases_and_features(runs: dict[str, Path], command: Comm
     assert sorted(place for start, stop in spans for place in range(start, stop)) == list(range(7))
     assert view["candidates"][0]["text"] == view["target"]["text"]
     assert len(command("inspect", runs["koehn2003"], sentence, "The dog.", "A king.").out.splitlines()) > 30
+    page = tmp_path / "page.html"
+    assert command("inspect", runs["koehn2003"], sentence, "--output", page).code == 0
+    assert "statistical translation" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ from calque.config import override
 from calque.experiment import OwnTask, Run
 from calque.tasks.embedding import Embedding
 from calque.tasks.language_modelling import LanguageModelling
+from calque.tasks.recognition import Recognition
 from calque.tasks.recommendation import Recommendation
 from calque.tasks.tagging import Tagging
 from calque.tasks.translation import Translation
 from tests.conftest import FAMILIES, toy_corpus
 from tests.histories import recommendation_values
+from tests.spoken import recognition_values
 from tests.tagged import tagging_values
 from tests.unit.experiment.frames_task import FramesCopy, frames_task
 
@@ -115,6 +117,10 @@ def _recommendation(folder: Path) -> Values:
     return override(recommendation_values(folder, **TRAINING), ["model.network.dropout=0.0"])
 
 
+def _recognition(folder: Path) -> Values:
+    return recognition_values(folder, head="hybrid", recordings=40, **{**TRAINING, "batch": {"tokens": 300}})
+
+
 def _frames(_: Path) -> Values:
     return {"seed": 5, "training": {**TRAINING, "batch": {"tokens": 60}}}
 
@@ -132,5 +138,11 @@ SUBJECTS: Mapping[str, Subject] = {
     "tagging": Subject(Tagging, "f1", _tagging, ("model.dropout=0.3", "model.word_dropout=0.1")),
     "embedding": Subject(Embedding, "top1", _embedding, ("model.dropout=0.2", "model.encoder.dropout=0.2")),
     "recommendation": Subject(Recommendation, "ndcg@10", _recommendation, ("model.network.dropout=0.2",)),
+    "recognition": Subject(
+        Recognition,
+        "wer",
+        _recognition,
+        ("model.encoder.dropout=0.2", "model.augmentation.time_masks=2", "task.speeds=[90, 100, 110]"),
+    ),
     "own task": Subject(FramesCopy, "accuracy", _frames, (), own=lambda: frames_task(dropout=0.0)),
 }

@@ -35,7 +35,15 @@ BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}
 # Slow to import: two parts of torch take half as long as the rest, sacrebleu a tenth of the start of `calque translate`
 RARELY_USED = {"torch.distributed.fsdp", "torch.distributed.tensor", "sacrebleu"}
-OPTIONAL = {"matplotlib", "tensorboard", "torch.utils.tensorboard", "zstandard", "compression", "rouge_score"}
+OPTIONAL = {
+    "matplotlib",
+    "tensorboard",
+    "torch.utils.tensorboard",
+    "zstandard",
+    "compression",
+    "rouge_score",
+    "soundfile",
+}
 
 Sources = dict[str, str]  # module → its text; a package stands under its own name
 

@@ -8,8 +8,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from calque.evaluation.comparison.language_models import ScoredSystem, TextTest, compare_language_models
+from calque.evaluation.comparison.retrievals import RetrievalTest, compare_retrievals
 from calque.evaluation.comparison.taggings import TaggedSystem, TaggedTest, compare_taggings
 from calque.evaluation.comparison.translations import EvaluationSet, Settings, System, compare_translations
+from tests.unit.evaluation import test_comparison_of_retrieval as retrieval
 from tests.unit.evaluation.corpora import make_corpus
 from tests.web.conftest import Opened
 from tests.web.test_inspection import AXE
@@ -29,12 +31,15 @@ FACTS: dict[str, Any] = {
         "valid": {"step": [10, 20], "loss": [3.5, 2.5], "bleu": [1.0, 20.0]},
     },
 }
-KEYS = re.compile(r"\b(comparison|scores|section|sentences|significance|groups|details|size|ngrams|labels|tab)\.[a-z]")
+KEYS = re.compile(
+    r"\b(comparison|scores|section|sentences|significance|groups|details|size|ngrams|labels|retrieval|tab)\.[a-z]"
+)
 """What a string without a translation would look like."""
 TABS = {
     "translation": ("scores", "buckets", "words", "ngrams", "sentences", "curves"),
     "tagging": ("scores", "labels", "confusion", "sentences"),
     "language-modelling": ("scores", "losses", "sentences"),
+    "embedding": ("scores", "lengths", "sentences"),
 }
 
 
@@ -72,7 +77,17 @@ def language_models() -> dict[str, Any]:
     return compare_language_models(TextTest(lines, {"path": "test.txt"}), systems, samples=50)
 
 
-DOCUMENTS = {"translation": translations, "tagging": taggings, "language-modelling": language_models}
+def retrievals() -> dict[str, Any]:
+    test = RetrievalTest([*retrieval.SOURCES[:-1], HOSTILE], retrieval.TEST.targets, {"path": "test.en"})
+    return compare_retrievals(test, [retrieval.FIRST, retrieval.SECOND], samples=50)
+
+
+DOCUMENTS = {
+    "translation": translations,
+    "tagging": taggings,
+    "language-modelling": language_models,
+    "embedding": retrievals,
+}
 
 
 def show(page: Page, tab: str) -> None:

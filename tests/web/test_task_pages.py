@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from calque.engine import Sentence
 from calque.inspection.document import as_base64, as_lists, inspection_document, model_summary
 from calque.inspection.language_model import inspect_text
+from calque.inspection.phrase_view import PhraseStep, PhraseView, phrase_values
 from calque.inspection.sentence_similarity import encoder_summary, inspect_similarity, similarity_values
 from calque.inspection.tagging import inspect_tagging
 from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
@@ -39,6 +40,21 @@ def tagging_page(head: str, encoder: str, *, weights: Callable[..., object] = as
     return inspection_document([values], task="tagging", models=[tagger_summary(tagger, name="runs/chunks")])
 
 
+def phrases_page() -> Document:
+    features = {"phrase_target": -1.5, "words": 2.0, "unknown": 0.0}
+    weights = {"phrase_target": 0.5, "words": 1.0, "unknown": -10.0}
+    steps = [
+        PhraseStep(HOSTILE, "zwei Wörter", 1, 2, False, features, 1.25),
+        PhraseStep("dog", "dog", 0, 1, True, {**features, "unknown": 1.0}, -8.75),
+        PhraseStep("", "", None, None, False, dict.fromkeys(features, 0.0), 0.0),
+    ]
+    sums = {"phrase_target": -3.0, "words": 4.0, "unknown": 1.0}
+    candidates = [("zwei Wörter dog", -7.5), (HOSTILE, -8.0)]
+    view = PhraseView("dog x", ["dog", "x"], False, "zwei Wörter dog", -7.5, weights, sums, steps, candidates)
+    summary = {"name": "runs/koehn2003", "architecture": "phrase-based", "parameters": 10, "attends": False}
+    return inspection_document([phrase_values(view)] * 3, task="statistical translation", models=[summary])
+
+
 def similarity_page(targets: list[str] | None) -> Document:
     encoder = sentence_encoder()
     view = inspect_similarity(encoder, ["w1 w2", HOSTILE, "w0 看见 w2"], targets)
@@ -57,6 +73,7 @@ PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
         lambda: tagging_page("softmax", "transformer", weights=as_lists),
         {"summary", "marginals", "emissions", "attention"},
     ),
+    "phrases": (phrases_page, {"summary", "features"}),
     "similarity": (lambda: similarity_page(None), {"summary", "similarity", "projection"}),
     "partners": (lambda: similarity_page(["w1", "w2", "w2 w1"]), {"summary", "similarity", "projection"}),
 }
@@ -75,10 +92,8 @@ def test_every_view_is_drawn_in_both_languages(open_page: Open, axe: str, name: 
         for tab in sorted(tabs):
             assert show(page, tab)
             texts[tab, language] = page.locator(f".panel-{tab}").inner_text()
-            assert (
-                re.search(r"\b(tab|text|tagging|summary|attention|steps|similarity)\.[a-z]", texts[tab, language])
-                is None
-            )
+            keys = r"\b(tab|text|tagging|summary|attention|steps|phrases|similarity)\.[a-z]"
+            assert re.search(keys, texts[tab, language]) is None
             assert page.evaluate(AXE) == []
     assert all(texts[tab, "en"] != texts[tab, "zh"] for tab in tabs)
 
@@ -117,6 +132,16 @@ def test_the_page_of_a_tagger_shows_the_documents_numbers(open_page: Open) -> No
         start = document["model"]["transitions"]["start"]
         expected = [*start, 0.0] if values is None else values[0]
         expect(cells).to_have_text([minus(value) for value in expected])
+
+
+def test_the_page_of_a_statistical_model_shows_the_documents_numbers(open_page: Open) -> None:
+    page = open_page(phrases_page()).page
+    expect(page.locator(".panel-summary").first).to_contain_text("(copied)")
+    expect(page.locator(".panel-summary").first).to_contain_text(minus(-8.75))
+    assert page.locator("main img").count() == 0, "a word is text"
+    show(page, "features")
+    weights = page.locator(".panel-features tbody tr").last
+    expect(weights).to_contain_text("−10.00")
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -26,6 +26,7 @@ COMMANDS = (
     "tag",
     "embed",
     "recommend",
+    "transcribe",
     "align",
     "score",
     "evaluate",

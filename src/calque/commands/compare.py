@@ -35,6 +35,7 @@ NOT_FOR = {
     "translation": ("columns", "train_text"),
     "language-modelling": ("columns", "train_source", "train_target", "tagger", "sentence_labels", "group"),
     "tagging": ("train_source", "train_target", "tagger", "sentence_labels", "group"),
+    "recommendation": ("columns", "train_source", "train_target", "train_text", "tagger", "sentence_labels", "group"),
     "embedding": ("columns", "train_source", "train_target", "train_text", "tagger", "sentence_labels", "group"),
 }
 """The options that have no effect with each task."""
@@ -56,6 +57,9 @@ def compare(
     ] = None,
     text: Annotated[Path | None, file_option(help="Text, to compare language models.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, to compare taggers: CoNLL-U or columns.")] = None,
+    sequences: Annotated[
+        Path | None, file_option(help="Histories, to compare recommenders; the last item of each is the target.")
+    ] = None,
     columns: Columns = None,
     group: Annotated[
         list[str] | None,
@@ -99,7 +103,8 @@ def compare(
     Translations are compared by BLEU, chrF and TER, with sacreBLEU's paired bootstrap and approximate randomisation, by
     sentence length, word frequency, training-data overlap, n-grams, errors and single sentences; taggers by label and
     confusion; language models by the loss of words at each position and frequency; the sentence vectors of any models
-    by retrieval (--source and --target).
+    by retrieval (--source and --target); recommenders by the ranks of items, by length of the history and frequency of
+    the item (tables and JSON only).
 
     Examples:
 
@@ -115,6 +120,8 @@ def compare(
 
         calque compare runs/lm-1 runs/lm-2 --text test.txt --format json
 
+        calque compare runs/popularity runs/sasrec --sequences users.txt
+
         calque compare runs/bag runs/captions --source test.en --target test.de
     """
     format_name = "json" if as_json else choice(format, FORMATS, option="--format")
@@ -123,10 +130,12 @@ def compare(
     options = Options(beam, *device_and_precision(device, precision), randomisation)
     files = [argument.path for argument in arguments if argument.is_file]
     trained = [*(train_source or ()), *(train_target or ()), *(train_text or ())]
-    inputs = [source, reference, target, text, conll, sentence_labels, *files, *trained]
+    inputs = [source, reference, target, text, conll, sequences, sentence_labels, *files, *trained]
     refuse_unreadable(*inputs)
     _refuse_output(output, inputs)
-    task = _task(source=source, reference=reference, target=target, text=text, conll=conll)
+    task = _task(source=source, reference=reference, target=target, text=text, conll=conll, sequences=sequences)
+    if task == "recommendation" and output is not None and output.suffix.lower() in PAGES:
+        raise ConfigError("--output: there is no page for recommenders; write .json")
     if task != "translation":
         _refuse_settings(arguments)
     given = {
@@ -160,6 +169,11 @@ def compare(
             document = compare_texts(
                 arguments, text=text, train=train_text, training_data=training_data, options=options
             )
+        case "recommendation":
+            from calque.commands.compare_recommenders import compare_recommenders
+
+            assert sequences is not None
+            document = compare_recommenders(arguments, sequences=sequences, options=options)
         case "embedding":
             from calque.commands.compare_retrieval import compare_vectors
 
@@ -195,19 +209,31 @@ def _refuse_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
 
 
 def _task(
-    *, source: Path | None, reference: Path | None, target: Path | None, text: Path | None, conll: Path | None
+    *,
+    source: Path | None,
+    reference: Path | None,
+    target: Path | None,
+    text: Path | None,
+    conll: Path | None,
+    sequences: Path | None,
 ) -> str:
     if target is not None and source is None:
         raise ConfigError("--target needs --source, the partners of its sentences")
     pairs = None if target is not None else source
-    given = {"--reference": pairs or reference, "--target": target, "--text": text, "--conll": conll}
+    given = {
+        "--reference": pairs or reference,
+        "--target": target,
+        "--text": text,
+        "--conll": conll,
+        "--sequences": sequences,
+    }
     chosen = [option for option, path in given.items() if path is not None]
     if len(chosen) > 1:
         raise ConfigError(f"{' and '.join(chosen)} are for different tasks; give one of them")
     if not chosen:
         raise ConfigError(
             "give --source and --reference for translation, --source and --target for sentence vectors, --text for "
-            "language models, or --conll for taggers"
+            "language models, --conll for taggers, or --sequences for recommenders"
         )
     if pairs is not None and reference is None:
         raise ConfigError("--reference is missing: the reference translations of the test set")
@@ -216,6 +242,7 @@ def _task(
         "--target": "embedding",
         "--text": "language-modelling",
         "--conll": "tagging",
+        "--sequences": "recommendation",
     }
     return tasks[chosen[0]]
 

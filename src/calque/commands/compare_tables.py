@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from calque.commands.compare_recommenders import recommendation_tables
 from calque.commands.compare_retrieval import retrieval_blocks
 from calque.commands.tables import Row, aligned
 
@@ -21,6 +22,8 @@ def table_lines(document: Document) -> Iterator[str]:
             blocks = _translation(document)
         case "tagging":
             blocks = _tagging(document)
+        case "recommendation":
+            blocks = recommendation_tables(document)
         case "embedding":
             blocks = _retrieval(document)
         case _:

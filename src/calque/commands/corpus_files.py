@@ -4,6 +4,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -36,6 +37,7 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "tagging": {"kind": "conllu", "path": "train.conllu"},
     "embedding": {"kind": "files", "source": "train.source", "target": "train.target"},
     "recommendation": {"kind": "sequences", "path": "users.txt"},
+    "recognition": {"kind": "audio", "path": "train.jsonl"},
 }
 """A placeholder corpus for each task, for a config in which the user will name the files."""
 
@@ -49,6 +51,7 @@ class HeldOutFiles(NamedTuple):
     text: Paths = None
     conll: Paths = None
     sequences: Paths = None
+    audio: Paths = None
 
     def __bool__(self) -> bool:
         return any(self)
@@ -68,6 +71,7 @@ class CorpusFiles(NamedTuple):
     label: str | None = None
     valid: HeldOutFiles = HeldOutFiles()
     sequences: Paths = None
+    audio: Paths = None
 
     def check(self) -> None:
         """Raises an error for options of different tasks, or for files that cannot be read."""
@@ -87,10 +91,15 @@ class CorpusFiles(NamedTuple):
             raise ConfigError(
                 f"--sequences is for a recommender and cannot be combined with {other}, which is for another task"
             )
+        if self.audio and (self.pair_option or self.text or self.conll or self.sequences):
+            other = self.pair_option or ("--text" if self.text else "--conll" if self.conll else "--sequences")
+            raise ConfigError(
+                f"--audio is for a speech recogniser and cannot be combined with {other}, which is for another task"
+            )
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
         tables = (self.tables.paths, self.valid.tables.paths)
-        others = (self.text, self.valid.text, self.conll, self.valid.conll, self.sequences, self.valid.sequences)
-        refuse_unreadable(*(path for paths in (*pairs, *tables, *others) for path in paths or ()))
+        others = [(files.text, files.conll, files.sequences, files.audio) for files in (self, self.valid)]
+        refuse_unreadable(*(path for paths in (*pairs, *tables, *chain(*others)) for path in paths or ()))
         self.check_columns()
 
     def check_columns(self) -> None:
@@ -113,7 +122,8 @@ class CorpusFiles(NamedTuple):
         pairs = {role: corpora for role, corpora in (("train", train), ("valid", valid)) if corpora}
         text = _text_corpora(self.text, self.valid.text)
         words = _word_corpora(self.conll, self.valid.conll, columns=self.columns)
-        return pairs | text | words | sequence_corpora(self.sequences, self.valid.sequences)
+        sequences = sequence_corpora(self.sequences, self.valid.sequences)
+        return pairs | text | words | sequences | _audio_corpora(self.audio, self.valid.audio)
 
     @property
     def pair_option(self) -> str:
@@ -126,7 +136,7 @@ class CorpusFiles(NamedTuple):
     def default_system(self) -> str:
         if self.sequences:
             return "kang2018"
-        return "language" if self.text else "huang2015" if self.conll else "tiny"
+        return "language" if self.text else "huang2015" if self.conll else "speech" if self.audio else "tiny"
 
     @property
     def settings(self) -> list[str]:
@@ -147,6 +157,13 @@ class CorpusFiles(NamedTuple):
             )
         if (self.text or self.conll or self.pair_option) and kind == "recommendation":
             raise ConfigError("a recommender reads sequences of items: give --sequences instead of text")
+        if bool(self.audio) != (kind == "recognition") and (self.audio or self.text or self.conll or self.pair_option):
+            raise ConfigError(
+                "--audio is for a speech recogniser (--system speech, graves2006, chan2016 or watanabe2017); this "
+                "system reads text"
+                if self.audio
+                else "a speech recogniser reads recordings: give --audio MANIFEST"
+            )
         if self.conll and kind != "tagging":
             raise ConfigError(
                 "--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text"
@@ -218,6 +235,7 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
         "text": f"{label} text, with --text.",
         "conll": f"{label} sentences, with --conll.",
         "sequences": f"{label} users, with --sequences: the last item of each is the target.",
+        "audio": f"{label} recordings, with --audio.",
     }
     options = [
         inspect.Parameter(
@@ -230,8 +248,8 @@ def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _Op
     ]
 
     def gather(**values: Paths) -> HeldOutFiles:
-        source, target, tsv, csv, jsonl, text, conll, sequences = (values[option.name] for option in options)
-        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), text, conll, sequences)
+        source, target, tsv, csv, jsonl, *others = (values[option.name] for option in options)
+        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), *others)
 
     return _OptionGroup(options, gather)
 
@@ -272,6 +290,9 @@ def _named_files(
         Paths,
         files_option(help="Histories of items, for a recommender: a user per line, or JSON records (.jsonl)."),
     ] = None,
+    audio: Annotated[
+        Paths, files_option(help="A manifest of recordings with their texts (JSONL or TSV), for a speech recogniser.")
+    ] = None,
 ) -> CorpusFiles:
     return CorpusFiles(
         source=source,
@@ -283,6 +304,7 @@ def _named_files(
         columns=columns,
         label=label,
         sequences=sequences,
+        audio=audio,
     )
 
 
@@ -335,6 +357,13 @@ def _word_corpora(train: Paths, valid: Paths, *, columns: str | None) -> Corpora
         raise ConfigError(f"{'--valid-conll' if valid else '--columns'} needs --conll")
     roles = {"train": train, "valid": valid}
     return {role: [_word_corpus(path, columns) for path in paths] for role, paths in roles.items() if paths}
+
+
+def _audio_corpora(train: Paths, valid: Paths) -> Corpora:
+    if valid and not train:
+        raise ConfigError("--valid-audio needs --audio")
+    roles = {"train": train, "valid": valid}
+    return {role: [{"kind": "audio", "path": str(path)} for path in paths] for role, paths in roles.items() if paths}
 
 
 def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:

@@ -68,6 +68,8 @@ def check(
 
         calque data check --sequences users.txt
 
+        calque data check --audio train.jsonl --test-audio test.jsonl task.rate=8000
+
         calque data check --config my.toml --test-source test.de --test-target test.en
     """
     from calque.commands.progress import preparing
@@ -235,9 +237,9 @@ def _experiment(
     corpora = files.corpora()
     if not corpora and config is None:
         raise ConfigError(
-            "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences or --config"
+            "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, --audio or --config"
         )
-    has_own_system = bool(files.text or files.conll or files.sequences)
+    has_own_system = bool(files.text or files.conll or files.sequences or files.audio)
     default = files.default_system if config is None and has_own_system else None
     values = experiment_values(
         config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]

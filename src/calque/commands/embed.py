@@ -131,7 +131,7 @@ def reader_of(loaded: "Loaded", side: str | None, *, default: str, option: str) 
         raise ConfigError(f"{option}: {model_kind(loaded)} reads all sentences alike; leave it out")
     if isinstance(loaded, EmbedsText):
         return loaded.vector_reader()
-    raise DataError(f"{model_kind(loaded)} does not read text, so that it has no sentence vectors")
+    raise DataError(f"{model_kind(loaded)} has no encoder of sentences, and therefore no sentence vectors")
 
 
 def refuse_unwritable(output: Path | None, *, jsonl: bool, nearest: Path | None) -> None:

@@ -17,6 +17,7 @@ from calque.commands.options import (
     model_argument,
     search_argument,
 )
+from calque.commands.recogniser_scores import evaluate_recogniser
 from calque.commands.recommender_scores import evaluate_recommender
 from calque.commands.rendering import one_line
 from calque.commands.retrieval_scores import POOLINGS, evaluate_retrieval
@@ -40,6 +41,7 @@ def evaluate(
     pooling: Annotated[str | None, choice_option(choices=POOLINGS, help="With --target: as in `calque embed`.")] = None,
     text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    audio: Annotated[Path | None, file_option(help="A manifest of recordings, for a speech recogniser.")] = None,
     columns: Columns = None,
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
     sequences: Annotated[
@@ -62,9 +64,10 @@ def evaluate(
 
     Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
     models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
-    precision, recall and F1 of each type. With --target, the sentence vectors of any model are scored by retrieval:
-    each source looks for its target among all targets, and the other way round; top-1, top-5 and mean reciprocal rank.
-    precision, recall and F1 of each type; recommenders by HR@k, NDCG@k and MRR over the whole catalogue.
+    precision, recall and F1 of each type; recommenders by HR@k, NDCG@k and MRR over the whole catalogue; speech
+    recognisers by word and character error rates, with intervals. With --target, the sentence vectors of any model are
+    scored by retrieval: each source looks for its target among all targets, and the other way round; top-1, top-5 and
+    mean reciprocal rank.
 
     Examples:
 
@@ -81,7 +84,23 @@ def evaluate(
         calque evaluate runs/upos --conll test.conllu --confusion confusion.png
 
         calque evaluate runs/beauty --sequences users.txt
+
+        calque evaluate runs/digits --audio test.jsonl --beam 10
     """
+    if audio is not None:
+        if any((source, reference, target, pooling, metric, text, conll, columns, confusion)):
+            raise ConfigError("--audio is for a speech recogniser and cannot be combined with options of other tasks")
+        evaluate_recogniser(
+            model,
+            audio,
+            settings=settings or [],
+            beam=beam,
+            output=output,
+            as_json=as_json,
+            device=device,
+            precision=precision,
+        )
+        return
     if target is not None:
         idle: dict[str, object] = {"--reference": reference, "settings": settings, "--beam": beam, "--output": output}
         idle |= {"--text": text, "--conll": conll, "--columns": columns, "--confusion": confusion, "--metric": metric}
@@ -126,7 +145,7 @@ def evaluate(
     if source is None or reference is None:
         raise ConfigError(
             "give --source and --reference for translation, --source and --target for sentence vectors, --text for a "
-            "language model, --conll for a tagger, or --sequences for a recommender"
+            "language model, --conll for a tagger, --sequences for a recommender, or --audio for a speech recogniser"
         )
     from calque.commands.statistical_models import load_statistical
     from calque.engine import is_statistical

@@ -8,6 +8,7 @@ import typer
 
 from calque.commands.inputs import choice, device_and_precision
 from calque.commands.inspect_gradients import write_gradient_flow
+from calque.commands.inspect_histories import histories_of
 from calque.commands.inspect_output import FORMATS, View, output_format, write_views
 from calque.commands.inspect_questions import Question, labelled_words, questions_of, split_settings
 from calque.commands.options import (
@@ -120,7 +121,7 @@ def inspect(
     Prints tables; --output writes a page that works offline (.html), all numbers (.json), or a picture (.svg, .png).
     Pieces are counted from 1, end marks included. Language models show what could come next, taggers the probabilities
     of all labels. Sentence encoders show the cosines of all sentences, with those of --target if it is given, and their
-    places in two dimensions.
+    places in two dimensions; recommenders the candidates and what each item of the history contributes (no .html page).
 
     Examples:
 
@@ -151,6 +152,8 @@ def inspect(
         calque inspect runs/english "The weather" --continuation 10
 
         calque inspect runs/upos "Time flies" --output labels.svg --picture marginals
+
+        calque inspect runs/shop "shampoo comb"
 
         calque inspect runs/captions --source test.en --target test.de --limit 30 --output vectors.html
     """
@@ -190,11 +193,19 @@ def inspect(
         raise ConfigError("--with names the same model again; name another one")
     refuse_output(output, source)
     models = _load(paths, device=device, precision=precision)
+    if type(models[str(model)]) not in TASKS:
+        raise ConfigError(f"{model}: speech recognisers cannot be inspected")
     shown = TASKS[type(models[str(model)])]
     shown_together = 1 if shown.task == "embedding" else len(questions)
     _refuse_picture(picture, written=written, states=states, views=shown_together * len(paths))
     if shown.task == "tagging" and source is not None:
         questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
+    if shown.task == "recommendation":
+        if written == "html":
+            raise ConfigError("there is no page for recommenders; write .json, .svg, .png or .txt")
+        if source is not None:
+            histories = histories_of(models[str(model)], source, limit=limit)  # type: ignore[arg-type]
+            questions = [Question(history) for history in histories]
     options = {"--target": target, **what_if_options, "--states": states, "--index": index}
     _refuse_other_options(options, shown=shown, continuation=continuation)
     if index:
@@ -241,14 +252,11 @@ def _refuse_picture(picture: str | None, *, written: str, states: bool, views: i
 
 def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, Loaded]":
     """Loads models, which must be of one kind; returns them by their paths."""
-    from calque.engine import Recommender, load, model_kind
+    from calque.engine import load, model_kind
 
     names = device_and_precision(device, precision, gradients=True)
     models = {str(path): load(path, device=names[0], precision=names[1]) for path in paths}
     kinds = {name: model_kind(loaded) for name, loaded in models.items()}
-    for name, loaded in models.items():
-        if isinstance(loaded, Recommender):
-            raise ConfigError(f"{name}: is a recommender; `calque inspect` shows models that read text")
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
         raise ConfigError(f"models of different kinds cannot be shown side by side: {listed}")
@@ -311,18 +319,24 @@ def _view(
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
     from calque.commands.statistical_models import with_settings
-    from calque.engine import PhraseTranslator, Request, Tagger, TextGenerator, Translator
+    from calque.engine import PhraseTranslator, Recommender, Request, Sentence, Tagger, TextGenerator, Translator
+    from calque.engine.recommender import as_history
     from calque.inspection.language_model import inspect_text
     from calque.inspection.phrase_view import inspect_phrases
+    from calque.inspection.recommendation import inspect_recommendation
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
     from calque.inspection.translation import inspect_translation
 
     wanted = True if saliency else None
+    if isinstance(loaded, Recommender):
+        assert not isinstance(question.text, Sentence)
+        return View(name, inspect_recommendation(loaded, as_history(question.text)))
     if isinstance(loaded, PhraseTranslator):
         assert isinstance(question.text, str)
         return View(name, inspect_phrases(with_settings(loaded, settings, beam=None), question.text))
     if isinstance(loaded, Tagger):
+        assert isinstance(question.text, str | Sentence)
         return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
     assert isinstance(question.text, str) and isinstance(loaded, Translator | TextGenerator)
     search = search_of(loaded.search, settings, beam=None, nbest=1, batch_tokens=None)

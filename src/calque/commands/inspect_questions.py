@@ -10,13 +10,13 @@ from calque.commands.inputs import refuse_unreadable
 from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from calque.engine import Sentence, Tagger
+    from calque.engine import History, Sentence, Tagger
 
 
 class Question(NamedTuple):
-    """A text to inspect (for taggers also a sentence with further columns), and a translation of it if one is given."""
+    """A text to inspect (or a sentence with columns, or a history), and a translation of it if one is given."""
 
-    text: "str | Sentence"
+    text: "str | Sentence | History"
     target: str | None = None
 
 

@@ -3,14 +3,21 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from calque.commands.inspect_histories import recommendation_brief, recommendation_lines
 from calque.commands.inspect_phrases import draw_phrases, phrase_brief, phrase_lines
 from calque.commands.inspect_similarity import similarity_lines
 from calque.commands.inspect_task_text import tagging_brief, tagging_lines, text_brief, text_lines
 from calque.commands.inspect_text import Brief, sentence_brief, sentence_lines
-from calque.engine import Loaded, PhraseTranslator, SentenceEncoder, Tagger, TextGenerator, Translator
+from calque.engine import Loaded, PhraseTranslator, Recommender, SentenceEncoder, Tagger, TextGenerator, Translator
 from calque.inspection import pictures, task_pictures
 from calque.inspection.document import model_summary, sentence_values
 from calque.inspection.phrase_view import phrase_summary, phrase_values
+from calque.inspection.recommendation import (
+    RECOMMENDATION_PICTURES,
+    draw_recommendation,
+    recommendation_values,
+    recommender_summary,
+)
 from calque.inspection.sentence_similarity import (
     SIMILARITY_PICTURES,
     draw_similarity,
@@ -62,6 +69,15 @@ TASKS: dict[type[Loaded], Shown] = {
         tagger_summary,
         task_pictures.draw_tagging,
         tuple(task_pictures.TAGGING_PICTURES),
+    ),
+    Recommender: Shown(
+        "recommendation",
+        recommendation_lines,
+        recommendation_brief,
+        recommendation_values,
+        recommender_summary,
+        draw_recommendation,
+        tuple(RECOMMENDATION_PICTURES),
     ),
     PhraseTranslator: Shown(
         STATISTICAL, phrase_lines, phrase_brief, phrase_values, phrase_summary, draw_phrases, ("phrases",)

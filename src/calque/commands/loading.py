@@ -15,6 +15,7 @@ from calque.engine import (
     Channel,
     Loaded,
     PhraseTranslator,
+    Recogniser,
     Recommender,
     SentenceEncoder,
     Tagger,
@@ -97,6 +98,7 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     PhraseTranslator: "--source FILE --reference FILE",
     SentenceEncoder: "--source FILE --target FILE",
     Recommender: "--sequences FILE",
+    Recogniser: "--audio MANIFEST",
 }
 """The options with which `calque evaluate` evaluates each kind of model."""
 

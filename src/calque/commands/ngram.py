@@ -54,7 +54,7 @@ def export(
 
 @app.command("import", cls=HintingCommand)
 def import_arpa(
-    arpa: Annotated[Path, typer.Argument(metavar="ARPA", help="An ARPA file (plain or compressed).")],
+    arpa: Annotated[Path, typer.Argument(metavar="FILE", help="An ARPA file (plain or compressed).")],
     output: Annotated[Path, typer.Argument(metavar="FOLDER", help="The new model folder.")],
     like: Annotated[
         Path | None,

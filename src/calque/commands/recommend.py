@@ -104,7 +104,7 @@ def _answers(
     from calque.engine.recommender import TOGETHER
 
     is_typed = path is None and sys.stdin.isatty()
-    lines = _histories(recommender, path, records=records)
+    lines = read_histories(recommender, path, records=records)
     while group := list(islice(lines, 1 if is_typed else TOGETHER)):
         histories = [asked.history for asked in group]
         readable = [history for history in histories if isinstance(history, History)]
@@ -113,7 +113,8 @@ def _answers(
             yield Answered(asked, next(answers) if isinstance(asked.history, History) else asked.history)
 
 
-def _histories(recommender: "Recommender", path: Path | None, *, records: bool) -> Iterator[Asked]:
+def read_histories(recommender: "Recommender", path: Path | None, *, records: bool) -> Iterator[Asked]:
+    """The histories of a file, or of standard input, one per line, with errors in place of those that are malformed."""
     from calque.data.sequence_files import LINE_BYTES
     from calque.engine import History
 

@@ -86,7 +86,16 @@ def _load_scorer(
     model: Path, *, source: Path | None, device: "DeviceName", precision: "PrecisionName"
 ) -> "Translator | TextGenerator":
     """Loads the model; raises a DataError if it needs a source and none is given, or the other way round."""
-    from calque.engine import PhraseTranslator, Recommender, SentenceEncoder, Tagger, TextGenerator, Translator, load
+    from calque.engine import (
+        PhraseTranslator,
+        Recogniser,
+        Recommender,
+        SentenceEncoder,
+        Tagger,
+        TextGenerator,
+        Translator,
+        load,
+    )
 
     scorer = load(model, device=device, precision=precision)
     if isinstance(scorer, Tagger):
@@ -107,6 +116,11 @@ def _load_scorer(
         raise DataError(
             f"{model}: is a recommender and cannot score text; `calque evaluate {shell_path(model)} --sequences FILE` "
             "scores it"
+        )
+    if isinstance(scorer, Recogniser):
+        raise DataError(
+            f"{model}: is a speech recogniser and cannot score text; "
+            f"`calque evaluate {shell_path(model)} --audio MANIFEST` scores it"
         )
     if isinstance(scorer, TextGenerator) and source is not None:
         raise DataError(f"--source: {model} is a language model and reads no source; leave it out")

@@ -29,6 +29,7 @@ NEXT = {
     "tagging": "tag {run} --input FILE",
     "embedding": "embed {run} --input FILE --output vectors.npy",
     "recommendation": "recommend {run} --input FILE",
+    "recognition": "transcribe {run} FILES",
 }
 """The command that uses a model of each task."""
 
@@ -69,8 +70,7 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a model from aligned text files, from tables of pairs, from text, from labelled words, from histories of
-    items, or from a config.
+    """Train a model from pairs of texts, text, labelled words, histories of items, recordings, or a config.
 
     Without a config, all settings are chosen by the size of the corpus, printed, and written to RUN/config.toml.
     Ctrl-C saves and stops (exit code 75); --resume continues exactly from there. Settings that the saved state depends
@@ -98,6 +98,8 @@ def train(
 
         calque train --sequences users.txt --system kang2018 --run runs/beauty
 
+        calque train --audio train.jsonl --valid-audio dev.jsonl --system speech task.rate=8000 text.kind=words
+
         calque train --config my.toml --run runs/first training.steps=20000
 
         calque train --source train.de --target train.en --system gnmt2016 --scale 0.25 --watch-gradients
@@ -122,7 +124,7 @@ def train(
     if resume is None and config is None and not is_named and "train" not in corpora:
         raise ConfigError(
             "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, "
-            "--sequences, --config or --resume"
+            "--sequences, --audio, --config or --resume"
         )
     from calque import experiment
     from calque.commands.progress import preparing

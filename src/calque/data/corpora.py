@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple, NoReturn, assert_never
 from pydantic import Field, field_validator
 
 from calque.config import Config
+from calque.data.audio_corpus import AUDIO_COLUMNS, AUDIO_LINES, AudioConfig
 from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Digest, Invalid, file_line_lists, file_lines
 from calque.data.sequence_files import LINE_BYTES as HISTORY_BYTES
@@ -119,7 +120,8 @@ Corpus = Annotated[
     | ConlluConfig
     | ColumnFileConfig
     | SequencesConfig
-    | SequenceRecordsConfig,
+    | SequenceRecordsConfig
+    | AudioConfig,
     Field(discriminator="kind"),
 ]
 
@@ -147,7 +149,8 @@ class DataConfig(Config):
     valid: tuple[Corpus, ...] = ()
     """The validation corpora; without them, a few training pairs are held out."""
     invalid: Invalid = "fail"
-    """What to do with invalid UTF-8: fail, skip the pair, or replace the invalid bytes by U+FFFD."""
+    """What to do with invalid UTF-8: fail, skip the pair, or replace the invalid bytes by U+FFFD. What to do with
+    recordings that cannot be read: fail or skip."""
     shifted: Shifted = "fail"
     """What to do if line lengths show that source and target are shifted against each other: fail, or only warn."""
     maximum_length: int = Field(default=256, ge=1)
@@ -164,7 +167,7 @@ class DataConfig(Config):
 
     def longest_row(self, *, running: bool) -> int:
         """An upper bound on the values in a stored row; rows of links, characters or running text may be very long."""
-        long_rows = WordCorpus | SequenceCorpus
+        long_rows = WordCorpus | SequenceCorpus | AudioConfig
         is_long = self.aligned or any(isinstance(corpus, long_rows) for corpus in (*self.train, *self.valid))
         return (1 << 31) if is_long or running else self.maximum_length + 1
 
@@ -201,7 +204,7 @@ def paths(corpus: Corpus) -> dict[str, Path]:
             files = {"source": corpus.source, "target": corpus.target}
         case TsvConfig() | CsvConfig() | JsonlConfig() | TextFileConfig() | ConlluConfig() | ColumnFileConfig():
             files = {"path": corpus.path}
-        case SequencesConfig() | SequenceRecordsConfig():
+        case SequencesConfig() | SequenceRecordsConfig() | AudioConfig():
             files = {"path": corpus.path}
         case _:
             assert_never(corpus)
@@ -220,6 +223,8 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
             return corpus.columns
         case SequencesConfig() | SequenceRecordsConfig():
             return corpus.columns
+        case AudioConfig():
+            return AUDIO_COLUMNS
         case _:
             assert_never(corpus)
 
@@ -273,7 +278,7 @@ def _line_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest]) -
         if first == 1:
             head = files[0].lines[0]
             _refuse_missing_columns(corpus, head)
-        count = min(count, BLOCK_LINES)
+        count = min(count, AUDIO_LINES if isinstance(corpus, AudioConfig) else BLOCK_LINES)
         if sum(queue.size for queue in files) >= BLOCK_BYTES:
             count = _count_within(BLOCK_BYTES, [queue.lines[:count] for queue in files])
         yield Block(first, tuple(queue.take(count) for queue in files), head)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from calque.data.check import CheckReport, CorpusReport
 from calque.data.length_statistics import Lengths, Ratios
+from calque.data.lines import NOT_UTF8
 from calque.data.problems import RECODE
 
 _BAR = 32  # characters
@@ -32,14 +33,14 @@ def _corpus(corpus: CorpusReport, *, unit: str) -> Iterator[str]:
     counts = {
         "pairs with an empty side" if corpus.ratios else "empty lines": tally.empty,
         f"{unit} with a line longer than the limit": tally.long,
-        f"{unit} with invalid UTF-8": tally.invalid,
+        "recordings that cannot be used" if unit == "recordings" else f"{unit} with invalid UTF-8": tally.invalid,
         "lines that end in \\r\\n (stripped)": tally.returns,
         "byte order marks (stripped)": tally.marks,
     }
     yield from (f"  {count:,} {description}" for description, count in counts.items() if count)
     yield from _indented(corpus.problems)
     yield from _indented(corpus.invalid)
-    if corpus.invalid:
+    if any(problem.endswith(NOT_UTF8) for problem in corpus.invalid):
         yield f"    {RECODE}"
     yield from _indented(corpus.warnings)
     if corpus.rows:

@@ -8,6 +8,8 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
 
+from calque.data.audio_corpus import AudioConfig
+from calque.data.audio_manifests import parse_manifest
 from calque.data.column_files import LINE_BYTES, ColumnFormat, read_sentences
 from calque.data.corpora import (
     Block,
@@ -79,6 +81,10 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
     """The usable rows of a block, and the problems of the others; lines of more than `limit` bytes are too long."""
     if isinstance(corpus, WordCorpus):
         return _sentences(block, corpus)
+    if isinstance(corpus, AudioConfig):
+        manifest = parse_manifest(block, corpus, limit=limit)
+        tally = Tally(block.lines, **manifest.counts)
+        return Parsed(manifest.columns, manifest.lines, tally, manifest.malformed, manifest.invalid)
     files = {
         key: _decode(lines, path=path, first=block.first, limit=limit)
         for (key, path), lines in zip(paths(corpus).items(), block.files, strict=True)

@@ -2,7 +2,7 @@
 
 A store is a folder with three files per column: the values of all rows, concatenated; the offset of each row in them;
 and the length of each row, without begin or end marks. Values are token ids (uint16 if the vocabulary fits, else
-uint32), label ids, or frames: vectors of floats.
+uint32), label ids, samples of sound (int16), or frames: vectors of floats.
 """
 
 from collections.abc import Mapping, Sequence
@@ -228,7 +228,7 @@ class _ColumnWriter:
             file.close()
 
 
-_DTYPES = ("<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8")
+_DTYPES = ("<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<i2")
 _HEADER = 16  # bytes, so that the values after it are aligned
 
 

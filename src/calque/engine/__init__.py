@@ -11,6 +11,7 @@ from calque.engine.folder import (
     architecture,
     is_statistical,
     load,
+    load_recogniser,
     load_recommender,
     load_sentence_encoder,
     load_tagger,
@@ -23,6 +24,8 @@ from calque.engine.model_files import KIND, WEIGHTS
 from calque.engine.noisy_channel import Channel
 from calque.engine.phrase_translator import PhraseEngine, PhraseTranslator
 from calque.engine.preparation import PendingAnswer
+from calque.engine.recogniser import Recogniser, TimedWord, Transcript
+from calque.engine.recogniser_folder import save_recogniser
 from calque.engine.recommender import History, Recommendations, Recommender
 from calque.engine.recommender_folder import save_recommender
 from calque.engine.sentence_encoder import Neighbour, SentenceEncoder
@@ -55,6 +58,7 @@ __all__ = [
     "PhraseEngine",
     "PhraseTranslator",
     "PrecisionName",
+    "Recogniser",
     "Recommendations",
     "Recommender",
     "Request",
@@ -65,6 +69,8 @@ __all__ = [
     "Tagger",
     "TextGenerator",
     "TextPerplexity",
+    "TimedWord",
+    "Transcript",
     "Translation",
     "Translator",
     "architecture",
@@ -72,6 +78,7 @@ __all__ = [
     "decoding_step",
     "is_statistical",
     "load",
+    "load_recogniser",
     "load_recommender",
     "load_sentence_encoder",
     "load_tagger",
@@ -81,6 +88,7 @@ __all__ = [
     "pad_source",
     "save_language_model",
     "save_model",
+    "save_recogniser",
     "save_recommender",
     "save_sentence_encoder",
     "save_tagger",

@@ -10,6 +10,8 @@ from calque.engine.language_model_folder import LanguageModelFolder, read_langua
 from calque.engine.model_files import FORMATS, INT8_DETAILS, INT8_FORMAT, KIND, WEIGHTS
 from calque.engine.phrase_folder import PhraseFolder, read_phrase_translator
 from calque.engine.phrase_translator import PhraseTranslator
+from calque.engine.recogniser import Recogniser
+from calque.engine.recogniser_folder import RecogniserFolder, read_recogniser
 from calque.engine.recommender import Recommender
 from calque.engine.recommender_folder import RecommenderFolder, read_recommender
 from calque.engine.sentence_encoder import SentenceEncoder
@@ -30,23 +32,21 @@ from calque.layers.padded import pad
 from calque.models.tagger import TaggerConfig
 from calque.search.graphs import Graphs
 
-AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder, Recommender)
-Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder | Recommender
+AnyLoaded = TypeVar(
+    "AnyLoaded", Translator, TextGenerator, Tagger, PhraseTranslator, SentenceEncoder, Recommender, Recogniser
+)
+Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncoder | Recommender | Recogniser
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Loaded:
     """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
-    Returns a translator, a text generator, a tagger or a sentence encoder, depending on the task.
-
-    Weights are stored and multiplied in `precision`; probabilities are computed in at least float32. With int8, for
-    CPUs, large products are computed in 8 bits: about 1.5 times as fast in large batches, with slightly different
-    translations. With auto, the precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
-    Returns a translator, a text generator, a tagger or a recommender, depending on the task. Weights are stored and
-    multiplied in `precision`; probabilities are computed in at least float32. With int8, for CPUs, large products are
-    computed in 8 bits: about 1.5 times as fast in large batches, with slightly different translations. With auto, the
-    precision is float32 or, for a folder that `calque quantise` wrote and on a CPU, int8.
+    Returns a translator (neural or statistical), a text generator, a tagger, a sentence encoder, a recommender or a
+    speech recogniser, depending on the task. Weights are stored and multiplied in `precision`; probabilities are
+    computed in at least float32. With int8, for CPUs, large products are computed in 8 bits: about 1.5 times as fast in
+    large batches, with slightly different translations. With auto, the precision is float32 or, for a folder that
+    `calque quantise` wrote and on a CPU, int8.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -93,6 +93,11 @@ def load_recommender(
     return _load_kind(Recommender, path, purpose="recommend items", device=device, precision=precision)
 
 
+def load_recogniser(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Recogniser:
+    """`load` for a recogniser; for any other model, raises an error that names the command to use instead."""
+    return _load_kind(Recogniser, path, purpose="transcribe speech", device=device, precision=precision)
+
+
 def architecture(loaded: Loaded) -> str:
     """The kinds of a model's parts, such as "transformer to luong"."""
     match loaded:
@@ -109,6 +114,8 @@ def architecture(loaded: Loaded) -> str:
             return f"{loaded.config.encoder.kind} sentence encoder"
         case Recommender():
             return f"{loaded.config.network.kind} recommender"
+        case Recogniser():
+            return f"{loaded.config.encoder.kind} to {loaded.config.head}"
 
 
 def model_kind(loaded: Loaded) -> str:
@@ -126,6 +133,8 @@ def model_kind(loaded: Loaded) -> str:
             return "a sentence encoder"
         case Recommender():
             return "a recommender"
+        case Recogniser():
+            return "a speech recogniser"
 
 
 def _load_kind(
@@ -158,6 +167,8 @@ def _usage(loaded: Loaded, path: str | Path) -> str:
             return f"`calque embed {argument}` computes sentence vectors with it"
         case Recommender():
             return f"`calque recommend {argument}` recommends items with it"
+        case Recogniser():
+            return f"`calque transcribe {argument} FILES` transcribes speech with it"
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
@@ -272,6 +283,8 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
             return read_recommender(
                 folder, check(RecommenderFolder, values, origin=origin, written=True), format=format
             )
+        case "recognition":
+            return read_recogniser(folder, check(RecogniserFolder, values, origin=origin, written=True), format=format)
         case "own":
             raise _own_model_error(folder)
         case _ if _is_statistical(values):

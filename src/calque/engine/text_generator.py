@@ -24,6 +24,7 @@ from calque.errors import ConfigError, TextError
 from calque.evaluation.perplexity import perplexity
 from calque.layers.int8 import parameter_count
 from calque.models.language_model import LanguageModel, LanguageModelConfig
+from calque.models.ngram import NgramLanguageConfig
 from calque.objectives.cross_entropy import without_padding
 from calque.objectives.decoding_step import MARKS, language_step
 from calque.objectives.language_model import TextLoss, lines_loss, running_loss, running_token_losses
@@ -111,6 +112,8 @@ class TextGenerator(EmbedsText):
 
     def vector_reader(self) -> TextReader:
         """What reads texts for `embed`."""
+        if isinstance(self.config.network, NgramLanguageConfig):
+            raise ConfigError("an n-gram model has no vectors; embed texts with a recurrent or Transformer model")
         return TextReader(self.model, self.tokenizer, start=self.start)
 
     @torch.inference_mode()

@@ -11,6 +11,7 @@ from calque.experiment.assembly import Assembly, precision_warnings, refuse_unco
 from calque.experiment.embedding import EmbeddingAssembly
 from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.phrase_translation import PhraseTranslationAssembly
+from calque.experiment.recognition import RecognitionAssembly
 from calque.experiment.recommendation import RecommendationAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.tagging import TaggingAssembly
@@ -19,6 +20,7 @@ from calque.inspection.gradient_watching import watched_gradient_flow
 from calque.models.phrase_based import PhraseBasedConfig
 from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recognition import RecognitionConfig
 from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -44,6 +46,8 @@ def assembly_of(experiment: Experiment) -> Assembly:
             return EmbeddingAssembly(experiment)
         case RecommendationConfig():
             return RecommendationAssembly(experiment)
+        case RecognitionConfig():
+            return RecognitionAssembly(experiment)
         case _:
             assert_never(experiment.task)
 

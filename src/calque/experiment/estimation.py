@@ -46,16 +46,26 @@ class Estimation(NamedTuple):
         return Selection(metric, self.training.tie_breaker, metrics)
 
 
-def refuse_unused_training(values: Values) -> None:
-    """Raises a ConfigError for training settings that have no effect if a model is estimated."""
-    training = values.get("training", {})
-    unused = sorted(set(training) - set(USED)) if isinstance(training, dict) else []
+def refuse_unused_training(values: Values, training: TrainingConfig) -> None:
+    """Raises a ConfigError for training settings that have no effect if a model is estimated.
+
+    Defaults pass, and so does no label smoothing, the default of most tasks: `calque init` writes all of them.
+    """
+    given = values.get("training", {})
+    defaults = TrainingConfig()
+    unused = [
+        name
+        for name in sorted(set(given) - set(USED) if isinstance(given, dict) else ())
+        if getattr(training, name) not in (getattr(defaults, name), *([0.0] if name == "label_smoothing" else []))
+    ]
     if unused:
         listed = ", ".join(f"training.{name}" for name in unused)
         raise ConfigError(
             f"{listed}: no effect on this model, which is estimated from counts and not trained step by step; leave "
             "it out"
         )
+    if training.batch.tokens == "auto":
+        raise ConfigError('training.batch.tokens = "auto": this model needs no batch that fits a GPU; leave it out')
 
 
 def complete_estimation(values: Values) -> Values:

@@ -132,7 +132,7 @@ def _start(config: object, values: Values, *, run: Path | str | None, origin: st
     experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
     refuse_unbuildable(experiment)
     if assembly_of(experiment).estimator() is not None:
-        refuse_unused_training(values)
+        refuse_unused_training(values, experiment.training)
     written = values_to_toml(absolute(values, experiment))  # an error here must not leave a folder behind
     folder = new_run_folder(None if run is None else Path(run))
     with run_lock(folder):

@@ -16,6 +16,7 @@ from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
 from calque.models.outputs import OutputConfig
 from calque.models.phrase_based import PhraseBasedConfig
+from calque.models.recogniser import RecogniserConfig
 from calque.models.recommender import RecommenderConfig
 from calque.models.sentence_encoder import SentenceEncoderConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
@@ -25,6 +26,7 @@ from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
 from calque.tasks.embedding import EmbeddingConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.recognition import RecognitionConfig
 from calque.tasks.recommendation import RecommendationConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -34,7 +36,12 @@ from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
 TaskConfig = Annotated[
-    TranslationConfig | LanguageModellingConfig | TaggingConfig | EmbeddingConfig | RecommendationConfig,
+    TranslationConfig
+    | LanguageModellingConfig
+    | TaggingConfig
+    | EmbeddingConfig
+    | RecommendationConfig
+    | RecognitionConfig,
     Field(discriminator="kind"),
 ]
 
@@ -44,6 +51,7 @@ MODELS = {
     "tagging": ("tagger", "hidden-markov"),
     "embedding": ("sentence-encoder",),
     "recommendation": ("recommender",),
+    "recognition": ("recogniser",),
 }
 DEFAULT_SYSTEMS = {
     "translation": "tiny",
@@ -51,6 +59,7 @@ DEFAULT_SYSTEMS = {
     "tagging": "huang2015",
     "embedding": "sentences",
     "recommendation": "kang2018",
+    "recognition": "speech",
 }
 """For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
 TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
@@ -102,6 +111,8 @@ class Experiment(Config):
                 problems = embedding_misfits(self)
             case RecommenderConfig():
                 problems = recommendation_misfits(self, self.model)
+            case RecogniserConfig():
+                problems = recognition_misfits(self, self.model)
             case HiddenMarkovConfig():
                 problems = tagging_misfits(self, self.model)
             case _:
@@ -146,6 +157,8 @@ def with_kinds(values: Values) -> Values:
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
         if isinstance(model, dict) and model.get("kind") == "phrase-based":
             values, text = {**values, "text": with_kind(words_by_default(text))}, None
+        if task["kind"] == "recognition" and (text is None or (isinstance(text, dict) and "kind" not in text)):
+            values, text = {**values, "text": {"kind": "characters", **(text or {})}}, None
         training = values.get("training", {})
         if task["kind"] != "translation" and isinstance(training, dict):
             values = {**values, "training": {"label_smoothing": 0.0, **training}}
@@ -266,6 +279,33 @@ def recommendation_misfits(experiment: Experiment, model: RecommenderConfig) -> 
             f"data.invalid = {experiment.data.invalid!r} is for text; ids that are not UTF-8 are always rejected with "
             "file and line"
         )
+    return problems
+
+
+def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list[str]:
+    """Why settings of a recogniser cannot be combined, one sentence each."""
+    training, search = experiment.training, experiment.search
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a recogniser minimises the loss of its transcripts")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text.kind in ("forms", "columns"):
+        problems.append(
+            f"text.kind = {experiment.text.kind!r}: transcripts are one text, e.g. text.kind = 'characters'"
+        )
+    if training.label_smoothing and model.head == "ctc":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.head = 'ctc' cannot be combined, as CTC "
+            "has probabilities of whole texts; set it to 0"
+        )
+    if training.compile:
+        problems.append("training.compile: recognisers are not compiled; set it to false")
+    if experiment.data.invalid == "replace":
+        problems.append("data.invalid = 'replace' is for text; recordings that cannot be read: 'fail' or 'skip'")
+    if search.method != "beam" or search.shortlist:
+        setting = "shortlist = true" if search.shortlist else f"method = {search.method!r}"
+        problems.append(f"search.{setting} is for translation; speech is decoded with search.method = 'beam'")
     return problems
 
 

@@ -121,8 +121,9 @@ def _draw_projection(figure: Any, view: SimilarityView) -> None:
             axes.plot(*zip(one, other, strict=True), color="#c9ced3", linewidth=1, zorder=1)
     for (name, texts, points), colour in zip(groups, COLOURS, strict=False):
         axes.scatter(points[:, 0], points[:, 1], s=22, color=colour, label=name, zorder=2)
+        above = 4 if name == "target" else -9  # so that the labels of a pair do not overlap
         for text, point in list(zip(texts, points, strict=True))[: LABELLED // len(groups)]:
-            axes.annotate(plain(text), point, xytext=(4, 3), textcoords="offset points", fontsize=7, color=colour)
+            axes.annotate(plain(text), point, xytext=(4, above), textcoords="offset points", fontsize=7, color=colour)
     first, second = view.explained
     axes.set_xlabel(f"first principal component ({first:.0%} of the variance)", fontsize=8)
     axes.set_ylabel(f"second ({second:.0%})", fontsize=8)

@@ -19,9 +19,11 @@ from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
 from calque.models.ngram import NgramLanguageConfig
 from calque.models.phrase_based import PhraseBasedConfig, PhraseSearchConfig, PhraseTuningConfig
+from calque.models.recogniser import RecogniserConfig
 from calque.models.recommender import PopularityConfig, RecommenderConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.sentence_encoder import SentenceEncoderConfig
+from calque.models.speech_inputs import SubsamplingConfig
 from calque.models.tagger import TaggerConfig
 from calque.models.time_aware import TimeAwareConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
@@ -33,6 +35,7 @@ AnyModelConfig = (
     | PhraseBasedConfig
     | SentenceEncoderConfig
     | RecommenderConfig
+    | RecogniserConfig
     | HiddenMarkovConfig
 )
 
@@ -379,9 +382,66 @@ RECOMMENDERS: dict[str, System] = {
         "the usual baseline, e.g. Kang and McAuley 2018, §4.2",
     ),
 }
-SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL | SENTENCE_ENCODERS | RECOMMENDERS
+RECOGNISERS: dict[str, System] = {
+    "speech": System(
+        RecogniserConfig(
+            head="ctc", encoder=TransformerEncoderConfig(layers=4, width=144, feed_forward=576, heads=4, dropout=0.1)
+        ),
+        "a speech recogniser: Transformer, 4 layers, width 144, CTC; train it with --audio",
+        "Vaswani et al. 2017, §3; Graves et al. 2006",
+        "our own size; pre-norm; the encoder alone",
+    ),
+    "graves2006": System(
+        RecogniserConfig(
+            head="ctc",
+            subsampling=SubsamplingConfig(layers=0),
+            encoder=RecurrentEncoderConfig(layers=1, width=200, embedding=80, dropout=0.0),
+        ),
+        "a speech recogniser: BiLSTM of 100 in each direction over all frames, CTC",
+        "Graves et al. 2006, §4, §5.1",
+        "log-mel features instead of cepstral coefficients; SpecAugment; no peephole connections",
+    ),
+    "chan2016": System(
+        RecogniserConfig(
+            head="attention",
+            subsampling=SubsamplingConfig(layers=3),
+            encoder=RecurrentEncoderConfig(layers=3, width=512, embedding=256),
+            decoder=LuongConfig(layers=2, width=512, embedding=256, bridge="zero"),
+        ),
+        "a speech recogniser: BiLSTM, 3 layers of 256 in each direction, attention, LSTM decoder, 2 layers of 512",
+        "Chan et al. 2016, §3, §4",
+        "convolutions reduce the frames to an eighth, not a pyramid of LSTMs; Luong's attention with input feeding; "
+        "SpecAugment",
+    ),
+    "watanabe2017": System(
+        RecogniserConfig(
+            head="hybrid",
+            ctc_weight=0.2,
+            encoder=RecurrentEncoderConfig(layers=4, width=640, embedding=320),
+            decoder=LuongConfig(layers=1, width=320, embedding=320, bridge="zero"),
+        ),
+        "a speech recogniser: BiLSTM, 4 layers of 320 in each direction, CTC and attention decoder together",
+        "Watanabe et al. 2017, §III, §IV",
+        "our convolutions reduce the frames to a quarter; Luong's attention instead of location-aware attention; "
+        "SpecAugment",
+    ),
+}
 
-_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width", "projection")
+SYSTEMS: dict[str, System] = (
+    TRANSLATORS | LANGUAGE_MODELS | TAGGERS | STATISTICAL | SENTENCE_ENCODERS | RECOMMENDERS | RECOGNISERS
+)
+
+_WIDTHS = (
+    "width",
+    "top_width",
+    "embedding",
+    "feed_forward",
+    "alignment",
+    "readout",
+    "column_width",
+    "projection",
+    "channels",
+)
 
 
 def system_model(name: str, *, scale: float = 1.0) -> AnyModelConfig:

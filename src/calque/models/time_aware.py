@@ -65,7 +65,7 @@ class TimeAwareBlock(StateLayer):
         super().__init__()
         shape = config.shape
         buckets = config.buckets if config.times else 1
-        self.attention = TimeAttention(
+        self.self_attention = TimeAttention(
             config.width, heads=config.heads, buckets=buckets, dropout=config.attention_dropout
         )
         self.feed_forward = feed_forward(shape)
@@ -74,7 +74,7 @@ class TimeAwareBlock(StateLayer):
 
     def forward(self, stream: Tensor, buckets: Tensor) -> Tensor:
         """The residual stream [B,T,D] after the block."""
-        attended = self.attention(self.around_attention.enter(stream), buckets)
+        attended = self.self_attention(self.around_attention.enter(stream), buckets)
         stream = self.around_attention.leave(stream, attended)
         fed = self.feed_forward(self.around_feed_forward.enter(stream))
         return self.observed_states(self.around_feed_forward.leave(stream, fed))

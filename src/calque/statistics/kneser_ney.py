@@ -58,12 +58,11 @@ def kneser_ney(counts: NgramCounts, *, never: Sequence[int], prune: Sequence[int
     if not total:
         raise DataError("there is no text to estimate an n-gram model from")
     estimated = [discounts_of(of_order) for of_order in adjusted]
+    few = [f"{length}-grams" for length, discounts in enumerate(estimated, start=1) if discounts is None]
     remarks = [
-        f"too few different counts of {length}-grams to estimate discounts; KenLM's fallback "
-        f"({FALLBACK.one}, {FALLBACK.two}, {FALLBACK.more}) is used"
-        for length, discounts in enumerate(estimated, start=1)
-        if discounts is None
-    ]
+        f"too few different counts of {', '.join(few)} to estimate discounts; KenLM's fallback ({FALLBACK.one}, "
+        f"{FALLBACK.two}, {FALLBACK.more}) is used"
+    ] * bool(few)
     discounts = [FALLBACK if of_order is None else of_order for of_order in estimated]
 
     discounted = adjusted[0] - _discounts(adjusted[0], discounts[0])

@@ -6,6 +6,7 @@ import {factLine} from "calque/fact_line";
 import {language, t} from "calque/i18n";
 import {panels as textPanels} from "calque/language_model";
 import {count, fixed, isNumber} from "calque/numbers";
+import {panels as phrasePanels} from "calque/phrases";
 import {panels as similarityPanels} from "calque/similarity";
 import {lazyDetails, table} from "calque/table";
 import {panels as taggingPanels} from "calque/tagging";
@@ -14,7 +15,7 @@ import {sentence as sentenceText} from "calque/text";
 import {panels as translationPanels} from "calque/translation";
 
 /** The panels of a sentence by task: panels(sentence, choices, model) gives the items of calque/tabs. */
-const TASKS = {translation: translationPanels, "language-modelling": textPanels, tagging: taggingPanels, embedding: similarityPanels};
+const TASKS = {translation: translationPanels, "language-modelling": textPanels, tagging: taggingPanels, "statistical translation": phrasePanels, embedding: similarityPanels};
 
 // The reader's choices are kept when the page is drawn again in another language.
 const chosen = {sentences: [0, 1], both: null, tab: "summary", sides: [{}, {}]};
@@ -84,9 +85,9 @@ function overview(sentences, choose) {
 }
 
 /** The one-line summary of a translation, a text or a tagged sentence. */
-function brief({source, target, text, words, predicted, steps, best, log_prob: logProb}) {
-  const total = logProb ?? best?.log_prob ?? steps?.reduce((sum, step) => sum + step.log_prob, 0);
-  const pieces = steps?.length ?? words.length;
+function brief({source, target, text, words, predicted, steps, phrases, score, best, log_prob: logProb}) {
+  const total = (phrases ? score : logProb) ?? best?.log_prob ?? steps?.reduce((sum, step) => sum + step.log_prob, 0);
+  const pieces = (steps ?? phrases ?? words).length;
   return {logProb: total, pieces, text: source?.text ?? text ?? words.join(" "), answer: target?.text ?? predicted?.join(" ") ?? null};
 }
 

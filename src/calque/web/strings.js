@@ -39,6 +39,24 @@ export const strings = {
   "tab.alignment": ["Alignment", "对齐"],
   "tab.steps": ["Steps", "解码步骤"],
   "tab.beam": ["Beam search", "束搜索"],
+  "tab.features": ["Features", "特征"],
+
+  // Phrases of a statistical model
+  "phrases.score": ["Score {score}: the sum of weight × feature.", "得分 {score}：各特征乘以权重之和。"],
+  "phrases.caption": ["Phrases, in the order of the translation", "短语，按译文顺序"],
+  "phrases.source": ["Source", "原文"],
+  "phrases.words": ["Words", "词"],
+  "phrases.target": ["Translation", "译文"],
+  "phrases.weighted": ["Score", "得分"],
+  "phrases.copied": [" (copied)", "（照抄）"],
+  "phrases.candidates": ["Best translations", "最佳译文"],
+  "phrases.explanation": [
+    "The features of each phrase: logarithms of probabilities, and counts. The score of a phrase is the sum of its features, each times its weight.",
+    "每个短语的特征：概率的对数与计数。短语的得分是各特征乘以权重之和。",
+  ],
+  "phrases.end": ["(end)", "（句末）"],
+  "phrases.sum": ["Sum", "合计"],
+  "phrases.weight": ["Weight", "权重"],
 
   // Summary
   "summary.source": ["Source", "原文"],

@@ -39,7 +39,7 @@ def _is_section(config: Config, name: str) -> bool:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("calque tra", {"train", "translate"}),
+        ("calque tra", {"train", "translate", "transcribe"}),
         ("calque train --system gn", {"gnmt2016"}),
         ("calque train training.st", {"training.steps="}),
         ("calque translate RUN --device c", {"cpu", "cuda"}),

@@ -163,7 +163,7 @@ def test_help_lists_the_choices_of_every_option_that_is_checked_against_some(com
     """A help text that names alternatives in words (`auto, cpu or mps`) has them as choices instead."""
     for parameter in command.params:
         listed = str(parameter.metavar or "")
-        is_choice = parameter.name in ("device", "precision", "format", "invalid", "long", "of", "picture")
+        is_choice = parameter.name in ("device", "precision", "format", "invalid", "long", "of", "picture", "reading")
         is_choice |= command.name in ("phrasebook", "quickstart") and parameter.name in ("source", "target")
         is_choice |= parameter.name in ("pooling", "side", "nearest_side")
         is_choice |= command.name == "align" and parameter.name in ("model", "symmetrise")

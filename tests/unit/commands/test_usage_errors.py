@@ -13,6 +13,7 @@ from calque.commands.main import app
 
 VALUES = {
     "FILE",
+    "FILE...",
     "FOLDER",
     "MODEL",
     "RUN",

@@ -186,3 +186,10 @@ def test_mistakes_are_named() -> None:
         tagger(inputs=("pos",), dtype=torch.float32).embed("The dog")
     with pytest.raises(TextError, match="lone surrogate"):
         other.embed("\ud800")
+
+
+def test_an_n_gram_model_has_no_vectors() -> None:
+    own = generator("lstm")
+    own.config = check(LanguageModelConfig, {"network": {"kind": "ngram"}}, origin="test")
+    with pytest.raises(ConfigError, match="an n-gram model has no vectors"):
+        own.embed("w1")

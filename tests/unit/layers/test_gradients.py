@@ -23,6 +23,7 @@ from calque.layers.dropout import Dropout
 from calque.layers.feed_forward import build_feed_forward
 from calque.layers.int8 import Float64Linear
 from calque.layers.int8_linear import Int8Linear
+from calque.layers.log_mel import LogMel, Normalise
 from calque.layers.maxout import Maxout
 from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
 from calque.layers.multihead import Chunk, MultiHead, RelativeMultiHead
@@ -58,6 +59,8 @@ WITHOUT = {
     Float64Linear,  # replaces a linear layer beside them
     PackedLinear,  # nn.Linear where gradients are needed, as is the next
     PaddedLinear,
+    LogMel,  # of integer samples, without weights
+    Normalise,  # of features without gradients; its statistics are not trained
 }
 
 

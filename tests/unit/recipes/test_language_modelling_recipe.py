@@ -41,3 +41,14 @@ def test_readme_has_the_results() -> None:
         assert cells[1] == f"{row['parameters'] / 1e6:.1f} M"
         assert cells[2].split()[0] == str(row["epochs"]) and cells[3] == str(row["best_epoch"])
         assert cells[4:] == [f"{row[key]:.{digits}f}" for key, digits in (("minutes", 1), ("valid", 2), ("test", 2))]
+
+
+def test_readme_has_the_results_of_ngram_models() -> None:
+    page = (FOLDER / "README.md").read_text(encoding="utf-8").replace("**", "")
+    for name, row in json.loads((FOLDER / "ngrams.json").read_text(encoding="ascii")).items():
+        figures = f"{row['valid']:.2f} | {row['test']:.2f}"
+        detail = f"{row['ngrams']:,} | {row['megabytes']:.1f} MB | {row['seconds']:.1f}"
+        assert f"\n| {name} | {detail} | {figures} |\n" in page
+        if name.isdigit():
+            line = f"| {row['ngrams'] / 1e6:.1f} M n-grams | | | {row['seconds'] / 60:.1f} | {figures} |\n"
+            assert f"\n| {name}-gram, modified Kneser-Ney {line}" in page

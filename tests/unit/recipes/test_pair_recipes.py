@@ -21,8 +21,8 @@ from recipes.parsing.scan import hold_out, parse
 from recipes.pronunciation.recipe import RECIPE as PRONUNCIATION
 from recipes.pronunciation.recipe import split
 from recipes.runner.files import read_json, write_json
-from recipes.runner.pair_jobs import Options, jobs_of, main, prepare
-from recipes.runner.pair_recipe import collect, page, read_part, samples
+from recipes.runner.pair_jobs import jobs_of, main, prepare
+from recipes.runner.pair_recipe import Options, collect, page, read_part, samples
 from recipes.runner.retrieval import TfIdf
 from recipes.summaries.recipe import RECIPE as SUMMARIES
 from recipes.summaries.recipe import overlapping_words, pair

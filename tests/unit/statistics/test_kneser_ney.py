@@ -140,9 +140,8 @@ def test_too_few_different_counts_fall_back_with_a_remark(numbers: tuple[int, ..
 def test_a_tiny_corpus_has_a_model_too() -> None:
     found = estimate(marked([[4]]), order=3)
     assert found.discounts == [FALLBACK] * 3
-    assert [remark.split(" to ")[0] for remark in found.remarks] == [
-        f"too few different counts of {length}-grams" for length in (1, 2, 3)
-    ]
+    (remark,) = found.remarks
+    assert remark.startswith("too few different counts of 1-grams, 2-grams, 3-grams to estimate discounts")
     queries = NgramQueries(found.tables, begin=BOS)
     for history in itertools.product(range(1, SIZE), repeat=2):
         assert_allclose(sum(np.exp(queries.log_prob(history, word)) for word in range(SIZE)), 1, atol=1e-12)

@@ -1,0 +1,104 @@
+"""Strings of spoken digits from the Free Spoken Digit Dataset: recordings of one speaker, joined with pauses.
+
+For every speaker, OUT/SPEAKER/ has wav files and two manifests: `train.jsonl` with many strings, read where the speaker
+is trained on, and `test.jsonl` with fewer, read where the speaker selects models or is tested. Lengths are drawn evenly
+from 1 to 7 digits. The same seed writes the same bytes.
+"""
+
+import io
+import json
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+RATE = 8000
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+LONGEST = 7  # digits
+PAUSE = (0.05, 0.30)  # seconds between digits, and before and after the string
+
+Samples = NDArray[Any]
+Recordings = Mapping[str, Mapping[int, list[Samples]]]
+"""Samples by speaker and digit, in the order of their numbers."""
+
+
+def read_recordings(archive: Path) -> Recordings:
+    """All recordings of the archive, `DIGIT_SPEAKER_NUMBER.wav`, at 8,000 samples per second."""
+    import soundfile
+
+    found: dict[str, dict[int, dict[int, Samples]]] = {}
+    with tarfile.open(archive) as files:
+        for member in files:
+            match = re.fullmatch(r"(?:.*/)?(\d)_([a-z]+)_(\d+)\.wav", member.name)
+            content = files.extractfile(member) if match else None
+            if match is None or content is None:
+                continue
+            samples, rate = soundfile.read(io.BytesIO(content.read()), dtype="float32", always_2d=True)
+            if rate != RATE:
+                raise ValueError(f"{member.name}: {rate} samples per second, expected {RATE}")
+            by_digit = found.setdefault(match[2], {})
+            by_digit.setdefault(int(match[1]), {})[int(match[3])] = samples.mean(axis=1)
+    if not found:
+        raise ValueError(f"{archive}: no recordings named DIGIT_SPEAKER_NUMBER.wav")
+    return {
+        speaker: {digit: [takes[number] for number in sorted(takes)] for digit, takes in sorted(digits.items())}
+        for speaker, digits in sorted(found.items())
+    }
+
+
+def digit_string(takes: Mapping[int, list[Samples]], *, generator: np.random.Generator) -> tuple[Samples, str]:
+    """A string of 1 to 7 digits in one voice, and its words."""
+    digits = generator.integers(10, size=generator.integers(1, LONGEST + 1)).tolist()
+    parts = [_pause(generator)]
+    for digit in digits:
+        take = takes[digit][int(generator.integers(len(takes[digit])))]
+        parts += [take, _pause(generator)]
+    sound = np.concatenate(parts)
+    noise = generator.normal(0, 0.0005, len(sound))  # so that pauses are not silent to the last bit
+    return sound + noise.astype(np.float32), " ".join(WORDS[digit] for digit in digits)
+
+
+def write_strings(
+    takes: Mapping[int, list[Samples]], folder: Path, *, name: str, strings: int, seed: int, speaker: str
+) -> Path:
+    """Writes strings of one speaker as wav files, and their manifest, which is written last."""
+    import soundfile
+
+    manifest = folder / f"{name}.jsonl"
+    if manifest.is_file():
+        return manifest
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(seed)
+    rows = []
+    for number in range(strings):
+        sound, text = digit_string(takes, generator=generator)
+        audio = f"{name}/{number}.wav"
+        soundfile.write(folder / audio, np.clip(sound, -1, 1), RATE, subtype="PCM_16")
+        rows.append({"audio": audio, "text": text, "speaker": speaker})
+    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return manifest
+
+
+def write_corpus(archive: Path, out: Path, *, train: int, test: int, seed: int = 1) -> None:
+    """Writes the strings of all speakers, unless they exist."""
+    manifests = [out / speaker / f"{name}.jsonl" for speaker in SPEAKERS for name in ("train", "test")]
+    if all(manifest.is_file() for manifest in manifests):
+        return
+    recordings = read_recordings(archive)
+    if missing := sorted(set(SPEAKERS) - set(recordings)):
+        raise ValueError(f"{archive}: no recordings of {', '.join(missing)}")
+    for number, speaker in enumerate(SPEAKERS):
+        for place, (name, strings) in enumerate((("train", train), ("test", test))):
+            own_seed = 1000 * seed + 2 * number + place
+            write_strings(
+                recordings[speaker], out / speaker, name=name, strings=strings, seed=own_seed, speaker=speaker
+            )
+
+
+def _pause(generator: np.random.Generator) -> Samples:
+    return np.zeros(round(generator.uniform(*PAUSE) * RATE), dtype=np.float32)

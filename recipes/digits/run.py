@@ -1,0 +1,129 @@
+"""Trains the six folds of the digits recipe, tests each on the speaker it never heard, and prints the table.
+
+    python -m recipes.digits.run CORPUS OUT [--jobs 6] [--device cuda] [--speakers george ...] [KEY=VALUE ...]
+
+CORPUS holds recordings.tar.gz. A fold is named after the speaker it is tested on; its model is selected on the next
+speaker of the list and trained on the other four. Existing results are not computed again, and an interrupted training
+is resumed. KEY=VALUE are settings of all trainings.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from recipes.digits.corpus import SPEAKERS, write_corpus
+from recipes.runner.arguments import split_assignments
+from recipes.runner.files import write_json
+from recipes.runner.pages import table, write_page
+from recipes.runner.results import mean
+from recipes.runner.scheduler import Job, Stage, refuse_other_settings, run_jobs, train_command
+
+HERE = Path(__file__).resolve().parent
+BAR = 8.0  # WER in %, mean over the folds
+
+
+def roles(tested: str) -> tuple[str, list[str]]:
+    """The speaker that selects a fold's models, and those that it is trained on."""
+    selecting = SPEAKERS[(SPEAKERS.index(tested) + 1) % len(SPEAKERS)]
+    return selecting, [speaker for speaker in SPEAKERS if speaker not in (tested, selecting)]
+
+
+def job(tested: str, *, corpus: Path, out: Path, device: str, settings: list[str]) -> Job:
+    """The job that trains a fold and tests it."""
+    selecting, trained = roles(tested)
+    folder, result = out / tested, out / tested / "result.json"
+    begin = ["--config", str(HERE / "digits.toml")]
+    for speaker in trained:
+        begin += ["--audio", str(corpus / speaker / "train.jsonl")]
+    begin += ["--valid-audio", str(corpus / selecting / "test.jsonl"), f"training.device={device}", *settings]
+    test = corpus / tested / "test.jsonl"
+    score = [sys.executable, "-m", "recipes.digits.run", "--score", str(folder), str(test), str(result), device]
+    return Job(
+        tested,
+        folder,
+        (
+            Stage("training", lambda: train_command(folder, begin), folder / "trained"),
+            Stage("testing", lambda: score, result),
+        ),
+        summary=lambda: f"WER {json.loads(result.read_bytes())['wer']['rate']:.2f} %",
+    )
+
+
+def score(run: str, test: str, result: str, device: str) -> int:
+    """Writes the error rates of `calque evaluate` for a run."""
+    command = [sys.executable, "-m", "calque", "evaluate", run, "--audio", test, "--json", "--device", device]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode == 0:
+        write_json(Path(result), json.loads(done.stdout))
+    return done.returncode
+
+
+def collect(out: Path) -> dict[str, Any]:
+    """The error rates of every fold that is tested, by its speaker."""
+    paths = {speaker: out / speaker / "result.json" for speaker in SPEAKERS}
+    return {speaker: json.loads(path.read_bytes()) for speaker, path in paths.items() if path.is_file()}
+
+
+def page(results: dict[str, Any]) -> str:
+    """The table of results."""
+    rows = []
+    for speaker, rates in results.items():
+        wer = rates["wer"]
+        edits = f"{wer['substitutions']} / {wer['insertions']} / {wer['deletions']}"
+        interval = f"{wer['low']:.2f} to {wer['high']:.2f}"
+        rows.append([speaker, roles(speaker)[0], f"{wer['rate']:.2f}", interval, edits, str(wer["length"])])
+    average = mean([rates["wer"]["rate"] for rates in results.values()])
+    verdict = f"bar {BAR:g}: {'reached' if average <= BAR else 'missed'}" if len(results) == len(SPEAKERS) else ""
+    rows.append([f"mean of {len(results)}", "", f"{average:.2f}", "", verdict, ""])
+    return table(["tested", "selected on", "WER, %", "95 % interval", "subst. / ins. / del.", "words"], rows)
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--score"]:
+        return score(*arguments[1:])
+    given, settings = split_assignments(arguments)
+    options = _parser().parse_args(given)
+    out = options.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        refuse_other_settings(out / "settings.json", {"settings": settings, "strings": options.strings})
+        write_json(out / "settings.json", {"settings": settings, "strings": options.strings})
+        archive = options.corpus / "recordings.tar.gz"
+        write_corpus(archive, out / "corpus", train=options.strings, test=options.tested_strings)
+    except (ValueError, OSError) as error:
+        print(f"recipes.digits: {error}", file=sys.stderr)
+        return 2
+    jobs = [
+        job(speaker, corpus=out / "corpus", out=out, device=options.device, settings=settings)
+        for speaker in options.speakers
+    ]
+    code = run_jobs(jobs, slots=options.jobs, seconds=options.seconds)
+    if results := collect(out):
+        print(page(results))
+        if options.keep:
+            write_json(options.keep, results)
+        if options.write:
+            write_page(options.write, page(results))
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--speakers", nargs="+", choices=SPEAKERS, default=list(SPEAKERS), help="folds; default: all")
+    parser.add_argument("--strings", type=int, default=1500, help="training strings per speaker (default: 1500)")
+    parser.add_argument("--tested-strings", type=int, default=300, help="test strings per speaker (default: 300)")
+    parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6)")
+    parser.add_argument("--seconds", type=float, help="save and stop after this time")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+    parser.add_argument("--keep", type=Path, metavar="FILE")
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

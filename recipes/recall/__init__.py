@@ -1,0 +1,1 @@
+"""Associative recall with a key-value memory."""

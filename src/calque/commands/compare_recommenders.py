@@ -1,0 +1,96 @@
+"""`calque compare --sequences`: recommenders, as a document and as tables for the terminal."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from calque.commands.compared_systems import Argument, Options, load, model_facts, speed
+from calque.commands.tables import Row, aligned
+from calque.errors import ConfigError
+
+SHOWN_METRICS = ("hr@1", "hr@10", "ndcg@10", "mrr")
+SHOWN_USERS = 8
+
+
+def compare_recommenders(arguments: Sequence[Argument], *, sequences: Path, options: Options) -> dict[str, Any]:
+    """The document that compares recommenders by the rank of the last item of every user in a file."""
+    from calque.commands.progress import counting
+    from calque.commands.recommender_scores import read_test_users
+    from calque.engine import Recommender
+    from calque.evaluation.comparison.recommendations import RankedSystem, RankedTest, compare_recommendations
+
+    if files := [str(argument.path) for argument in arguments if argument.is_file]:
+        raise ConfigError(f"{', '.join(files)}: not a run or model folder; recommenders are compared by their ranks")
+    systems, frequencies, excluded = [], Counter[str](), set[bool]()
+    test = None
+    for argument in arguments:
+        recommender = load(argument, Recommender, device=options.device, precision=options.precision)
+        test = read_test_users(sequences, recommender)
+        excluded.add(recommender.task.exclude_seen)
+        started = time.perf_counter()
+        with counting(f"ranking with {argument.name}", total=len(test.users)) as advance:
+            ranked = recommender.rank(test.histories, test.targets)
+            advance(len(test.users))
+        pace = speed(time.perf_counter() - started, len(test.users), len(test.users), device=str(recommender.device))
+        systems.append(RankedSystem(argument.name, ranked.ranks, model_facts(argument, recommender) | {"speed": pace}))
+        if not frequencies:
+            catalogue = recommender.catalogue
+            ids = catalogue.item_ids(test.targets)
+            frequencies.update({item: catalogue.counts[id] for item, id in zip(test.targets, ids, strict=True)})
+    assert test is not None
+    if len(excluded) > 1:
+        raise ConfigError("task.exclude_seen differs between these models: their rankings cannot be compared")
+    ranked_test = RankedTest(
+        test.users,
+        test.targets,
+        [len(history.items) for history in test.histories],
+        [frequencies[target] for target in test.targets],
+        {"path": str(sequences), "seen_excluded": excluded.pop()},
+    )
+    return compare_recommendations(ranked_test, systems, samples=options.randomisation)
+
+
+def recommendation_tables(document: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The tables of a comparison of recommenders, each with its title."""
+    test, systems = document["test"], document["systems"]
+    names = [system["name"] for system in systems]
+    header: Row = [
+        "system",
+        *(name.upper() for name in SHOWN_METRICS),
+        *["p-value"] * len(SHOWN_METRICS),
+        "better",
+        "worse",
+    ]
+    rows: list[Row] = [header]
+    for system in systems:
+        p_values = system["p_values"] or {}
+        rows.append(
+            [
+                system["name"],
+                *(f"{system['scores'][name]:.4f}" for name in SHOWN_METRICS),
+                *(f"{p_values[name]:.4f}" if name in p_values else "" for name in SHOWN_METRICS),
+                *("" if system[key] is None else f"{system[key]:,}" for key in ("better", "worse")),
+            ]
+        )
+    seen = "excluded" if test["seen_excluded"] else "included"
+    trials = document["randomisation"]["samples"]
+    yield (
+        f"{test['path']}: {test['users']:,} users, items of their histories {seen}; p-values against {names[0]} by "
+        f"approximate randomisation, {trials:,} trials; better, worse: users whose target ranks higher or lower",
+        aligned(rows),
+    )
+    for section in document["sections"]:
+        lines = [
+            [bucket, f"{section['counts'][place]:,}", *(f"{scores[place]:.4f}" for scores in section["scores"])]
+            for place, bucket in enumerate(section["buckets"])
+        ]
+        yield f"NDCG@10 {section['title']}", aligned([["", "users", *names], *lines])
+    items = document["users"]["items"][:SHOWN_USERS]
+    if items:
+        lines = [
+            [item["user"], item["target"], str(item["history"]), *(str(rank or "none") for rank in item["ranks"])]
+            for item in items
+        ]
+        yield "ranks of the target that differ most", aligned([["user", "target", "history", *names], *lines], left=2)

@@ -1,0 +1,114 @@
+"""`calque evaluate --audio`: the word and character error rates of a recogniser."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+from calque.commands.inputs import device_and_precision, refuse_unreadable
+from calque.errors import CalqueError, DataError
+
+if TYPE_CHECKING:
+    from calque.engine import Recogniser
+    from calque.evaluation.word_errors import Errors, Interval
+    from calque.search.settings import SearchConfig
+
+
+class AudioTest(NamedTuple):
+    """The recordings of a manifest, as absolute clips, and their transcripts."""
+
+    clips: list[str]
+    """The clips of `calque.data.audio.Clip`, as cells."""
+    references: list[str]
+
+
+def evaluate_recogniser(
+    model: Path,
+    audio: Path,
+    *,
+    settings: list[str],
+    beam: int | None,
+    output: Path | None,
+    as_json: bool,
+    device: str,
+    precision: str,
+) -> None:
+    """Prints WER and CER with confidence intervals, and writes the transcripts to `output` if it is given."""
+    from calque.commands.loading import load_to_evaluate, search_of
+    from calque.commands.output import refuse_output, sink
+    from calque.engine import Recogniser
+    from calque.evaluation.word_errors import error_rates
+
+    device_name, precision_name = device_and_precision(device, precision)
+    refuse_unreadable(audio)
+    refuse_output(output, audio)
+    recogniser = load_to_evaluate(model, Recogniser, device=device_name, precision=precision_name)
+    search = search_of(recogniser.search, settings, beam=beam, nbest=1, batch_tokens=None)
+    test = read_audio_test(audio)
+    texts = transcribe_test(recogniser, test, search=search)
+    if output is not None:
+        with sink(output) as out:
+            out.write("".join(f"{' '.join(text.split())}\n" for text in texts).encode())
+    rates = error_rates(test.references, texts)
+    if as_json:
+        values = {
+            "wer": _values(rates.words, rates.words_interval),
+            "cer": _values(rates.characters, rates.characters_interval),
+        }
+        typer.echo(json.dumps({**values, "recordings": len(texts), "search": {"beam": search.beam}}, indent=1))
+        return
+    for name, errors, interval, unit in (
+        ("WER", rates.words, rates.words_interval, "words"),
+        ("CER", rates.characters, rates.characters_interval, "characters"),
+    ):
+        low, high = 100 * interval.low, 100 * interval.high
+        typer.echo(
+            f"{name} {100 * errors.rate:6.2f} %  (95 % interval {low:.2f} to {high:.2f})  "
+            f"{errors.substitutions:,} substitutions, {errors.insertions:,} insertions, {errors.deletions:,} deletions "
+            f"in {errors.length:,} {unit}"
+        )
+
+
+def read_audio_test(path: Path) -> AudioTest:
+    """The recordings and transcripts of a manifest; a DataError lists all problems."""
+    from calque.data.audio import Clip
+    from calque.data.audio_corpus import AudioConfig
+    from calque.data.audio_manifests import parse_manifest
+    from calque.data.corpora import read_blocks
+    from calque.data.lines import LINE_LIMIT
+    from calque.data.problems import refuse
+
+    corpus, test, problems = AudioConfig(path=path), AudioTest([], []), []
+    for block in read_blocks(corpus, limit=LINE_LIMIT):
+        rows = parse_manifest(block, corpus, limit=LINE_LIMIT)
+        problems += rows.malformed + rows.invalid
+        for cell, text, folder, _ in zip(*rows.columns, strict=True):
+            clip = Clip.of(cell)
+            test.clips.append(clip._replace(path=str(Path(folder) / clip.path)).cell)
+            test.references.append(text)
+    refuse(problems)
+    if not test.clips:
+        raise DataError(f"{path}: no recordings with a text")
+    return test
+
+
+def transcribe_test(recogniser: "Recogniser", test: AudioTest, *, search: "SearchConfig") -> list[str]:
+    """The best transcript of every recording."""
+    from calque.data.audio import Clip
+
+    texts = []
+    for answer in recogniser.answers(map(Clip.of, test.clips), search=search):
+        if isinstance(answer, CalqueError):
+            raise answer
+        texts.append(answer.text)
+    return texts
+
+
+def _values(errors: "Errors", interval: "Interval") -> dict[str, float]:
+    return {
+        "rate": 100 * errors.rate,
+        "low": 100 * interval.low,
+        "high": 100 * interval.high,
+        **{name: getattr(errors, name) for name in ("substitutions", "insertions", "deletions", "length")},
+    }

@@ -1,0 +1,157 @@
+"""The command `calque transcribe`, which writes down what recordings say."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calque.commands.inputs import choice, device_and_precision
+from calque.commands.options import (
+    INPUT_OUTPUT,
+    MODELS,
+    SEARCH,
+    Device,
+    Precision,
+    choice_option,
+    count_option,
+    factor_option,
+    file_option,
+    model_argument,
+    model_option,
+)
+from calque.commands.rendering import json_line, one_field
+from calque.errors import CalqueError, ConfigError, exit_code
+
+if TYPE_CHECKING:
+    from calque.engine.recogniser import SpeechAnswer, Transcript
+
+FORMATS = ("text", "tsv", "jsonl")
+
+
+def transcribe(
+    model: Annotated[Path, model_argument(help="A run or model folder of a speech recogniser.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Audio files; settings as KEY=VALUE may follow.")
+    ],
+    *,
+    output: Annotated[
+        Path | None, file_option(help="The file for the transcripts; stdout by default.", panel=INPUT_OUTPUT)
+    ] = None,
+    format: Annotated[
+        str | None,
+        choice_option(
+            choices=FORMATS,
+            help="text, tsv (file, score, text) or jsonl; tsv by default if there are several files or candidates.",
+            panel=INPUT_OUTPUT,
+        ),
+    ] = None,
+    timestamps: Annotated[
+        bool,
+        typer.Option(
+            "--timestamps", help="Also write when each word is heard (JSON lines).", rich_help_panel=INPUT_OUTPUT
+        ),
+    ] = False,
+    nbest: Annotated[int, count_option(help="Candidates per recording.", panel=SEARCH)] = 1,
+    beam: Annotated[int | None, count_option(help="Beam size; 1 is greedy.", panel=SEARCH)] = None,
+    chunk: Annotated[
+        float | None,
+        factor_option(help="Transcribe longer recordings in parts of this many seconds; as trained.", panel=SEARCH),
+    ] = None,
+    language: Annotated[
+        Path | None,
+        model_option(help="A language model with the same pieces, weighted by language_weight.", panel=MODELS),
+    ] = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> None:
+    """Transcribe recordings: wav, flac and whatever else libsndfile reads.
+
+    Several channels are mixed to one, other sampling rates are resampled. A long recording is transcribed in parts that
+    overlap. A file that cannot be used is reported and the others are transcribed; the exit code is then 2.
+
+    With --timestamps, words have start and end in seconds: by the alignment of CTC or, without CTC, by the peaks of
+    attention.
+
+    Examples:
+
+        calque transcribe runs/digits call.wav
+
+        calque transcribe runs/digits *.flac --format tsv --output transcripts.tsv
+
+        calque transcribe runs/digits lecture.wav --timestamps --chunk 20
+
+        calque transcribe runs/speech talk.wav --language runs/english --beam 20 language_weight=0.3
+    """
+    from calque.commands.loading import search_of
+    from calque.commands.output import refuse_output, sink
+    from calque.engine import TextGenerator, load, load_recogniser, model_kind
+
+    settings = [text for text in files if "=" in text and not Path(text).exists()]
+    paths = [text for text in files if text not in settings]
+    if not paths:
+        raise ConfigError("no audio files: name at least one after the model")
+    format_name = _format(format, timestamps=timestamps, several=len(paths) > 1 or nbest > 1)
+    device_name, precision_name = device_and_precision(device, precision)
+    refuse_output(output, *map(Path, paths))
+    recogniser = load_recogniser(model, device=device_name, precision=precision_name)
+    generator = None
+    if language is not None:
+        loaded = load(language, device=device_name, precision=precision_name)
+        if not isinstance(loaded, TextGenerator):
+            raise ConfigError(f"--language: {language} is not a language model but {model_kind(loaded)}")
+        generator = loaded
+    search = search_of(recogniser.search, settings, beam=beam, nbest=nbest, batch_tokens=None)
+    answers = recogniser.answers(
+        paths, search=search, nbest=nbest, timestamps=timestamps, language=generator, chunk=chunk
+    )
+    failures: list[CalqueError] = []
+    with sink(output) as out:
+        for row in _rows(paths, answers, failures, format=format_name):
+            out.write(row)
+            out.flush()
+    if failures:
+        raise typer.Exit(max(map(exit_code, failures)))
+
+
+def _format(format: str | None, *, timestamps: bool, several: bool) -> str:
+    default = "jsonl" if timestamps else "tsv" if several else "text"
+    name: str = choice(format or default, FORMATS, option="--format")
+    if timestamps and name != "jsonl":
+        raise ConfigError("--timestamps writes JSON lines: leave --format out, or set it to jsonl")
+    return name
+
+
+def _rows(
+    paths: Sequence[str], answers: "Iterator[SpeechAnswer]", failures: list[CalqueError], *, format: str
+) -> Iterator[bytes]:
+    """The output for each recording; an error goes to standard error, and in JSON lines also to the output."""
+    for path, answer in zip(paths, answers, strict=True):
+        if isinstance(answer, CalqueError):
+            failures.append(answer)
+            typer.echo(f"error: {answer}", err=True)
+            yield json_line({"file": path, "error": str(answer)}) if format == "jsonl" else b""
+        else:
+            yield _row(path, answer, format=format)
+
+
+def _row(path: str, transcript: "Transcript", *, format: str) -> bytes:
+    match format:
+        case "text":
+            return "".join(f"{one_field(candidate.text)}\n" for candidate in transcript.candidates).encode()
+        case "tsv":
+            lines = (
+                f"{one_field(path)}\t{candidate.score:.4f}\t{one_field(candidate.text)}\n"
+                for candidate in transcript.candidates
+            )
+            return "".join(lines).encode()
+        case _:
+            values = {
+                "file": path,
+                "seconds": round(transcript.seconds, 3),
+                "text": transcript.text,
+                "candidates": [candidate._asdict() for candidate in transcript.candidates],
+            }
+            if transcript.words is not None:
+                values["words"] = [word._asdict() for word in transcript.words]
+            return json_line(values)

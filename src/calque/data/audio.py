@@ -1,0 +1,150 @@
+"""Recordings: parts of audio files, read as one channel of samples between −1 and 1."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calque.data.resampling import resample
+from calque.errors import DataError
+
+MISSING = "soundfile is not installed: pip install 'calque[speech]'"
+LONGEST = 4 * 3600  # seconds of a recording that is read at once
+
+Samples = NDArray[np.float32]
+
+
+class Clip(NamedTuple):
+    """A recording: an audio file, or the part of it between two times in seconds."""
+
+    path: str
+    start: float | None = None
+    end: float | None = None
+
+    @property
+    def cell(self) -> str:
+        """The clip as text, which `Clip.of` reads."""
+        return json.dumps([self.path, self.start, self.end], ensure_ascii=False)
+
+    @classmethod
+    def of(cls, cell: str) -> "Clip":
+        return cls(*json.loads(cell))
+
+    def name(self, folder: Path) -> str:
+        """The file of the clip, for messages, with its times if it is a part of the file."""
+        part = "" if self.start is None and self.end is None else f" ({self.start or 0:g} to {_end(self.end)})"
+        return f"{folder / self.path}{part}"
+
+
+class Sound(NamedTuple):
+    """One channel of samples, and their number per second."""
+
+    samples: Samples  # between −1 and 1
+    rate: int
+
+
+class SoundHeader(NamedTuple):
+    """What the header of an audio file says."""
+
+    seconds: float
+    rate: int
+    channels: int
+
+
+def sound_header(clip: Clip, *, folder: Path) -> SoundHeader:
+    """The length of a clip, and the sampling rate and channels of its file; a DataError if it cannot be read."""
+    with _open(folder / clip.path) as file:
+        _, count = _part(clip, file, folder=folder)
+        return SoundHeader(count / file.samplerate, file.samplerate, file.channels)
+
+
+def read_sound(clip: Clip, *, folder: Path) -> Sound:
+    """The samples of a clip, with the mean of all channels; a DataError names a file that cannot be used."""
+    soundfile = _soundfile()
+    with _open(folder / clip.path) as file:
+        first, count = _part(clip, file, folder=folder)
+        try:
+            file.seek(first)
+            channels = file.read(count, dtype="float32", always_2d=True)
+        except (soundfile.SoundFileError, RuntimeError, ValueError, MemoryError) as error:
+            raise DataError(f"{clip.name(folder)}: damaged audio: {_reason(error)}") from None
+        rate = file.samplerate
+    if len(channels) < count:
+        raise DataError(
+            f"{clip.name(folder)}: truncated: {len(channels) / rate:.2f} s of audio, its header says {count / rate:.2f}"
+        )
+    if not np.isfinite(channels).all():
+        raise DataError(f"{clip.name(folder)}: damaged audio: samples that are not numbers")
+    return Sound(np.ascontiguousarray(channels.mean(axis=1)), rate)
+
+
+def read_at_rate(clip: Clip, *, folder: Path, rate: int) -> Samples:
+    """The samples of a clip, resampled to `rate` if its file has another."""
+    sound = read_sound(clip, folder=folder)
+    return resample(sound.samples, source=sound.rate, target=rate)
+
+
+def to_int16(samples: NDArray[Any]) -> NDArray[np.int16]:
+    """Samples as 16-bit integers; those beyond ±1 are clipped."""
+    return np.clip(np.rint(samples * 32768.0), -32768, 32767).astype(np.int16)
+
+
+def clip_problem(clip: Clip, *, folder: Path) -> str | None:
+    """Why a clip cannot be used, or None if it can; the file is decoded."""
+    try:
+        read_sound(clip, folder=folder)
+    except DataError as error:
+        return str(error)
+    return None
+
+
+def _part(clip: Clip, file: Any, *, folder: Path) -> tuple[int, int]:
+    """The first sample of a clip in its file, and their number."""
+    total, rate = int(file.frames), int(file.samplerate)
+    if not 100 <= rate <= 1_000_000 or file.channels < 1:
+        raise DataError(f"{clip.name(folder)}: damaged audio: {rate} samples per second, {file.channels} channels")
+    if total <= 0:
+        raise DataError(f"{clip.name(folder)}: empty: no audio")
+    start, end = clip.start or 0.0, total / rate if clip.end is None else clip.end
+    first, last = round(start * rate), round(end * rate)
+    if not 0 <= first < last or last > total + rate // 100:
+        raise DataError(
+            f"{clip.name(folder)}: the file has {total / rate:.2f} s of audio; start must be before end, both within it"
+        )
+    if last - first > LONGEST * rate:
+        raise DataError(f"{clip.name(folder)}: longer than {LONGEST // 3600} hours; split it")
+    return first, min(last, total) - first
+
+
+def _open(path: Path) -> Any:
+    soundfile = _soundfile()
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    if not path.is_file():
+        raise DataError(f"{path}: not a regular file")
+    try:
+        return soundfile.SoundFile(path)
+    except (soundfile.SoundFileError, RuntimeError, TypeError, OSError) as error:
+        if path.stat().st_size == 0:
+            raise DataError(f"{path}: empty file") from None
+        raise DataError(f"{path}: not audio that can be read (wav, flac, ogg, …): {_reason(error)}") from None
+
+
+def _reason(error: BaseException) -> str:
+    """The reason that libsndfile gives, without the file's name."""
+    text = str(getattr(error, "error_string", "") or error).strip()
+    return text.rstrip(".") or type(error).__name__
+
+
+def _end(end: float | None) -> str:
+    return "its end" if end is None else f"{end:g} s"
+
+
+def _soundfile() -> Any:
+    try:
+        import soundfile
+    except (ImportError, OSError):
+        raise DataError(MISSING) from None
+    return soundfile

@@ -1,0 +1,36 @@
+"""The config of an audio corpus: a manifest that names recordings and their transcripts."""
+
+from pathlib import Path
+from typing import Literal
+
+from calque.config import Config
+from calque.data.tables import Weight
+
+
+class AudioConfig(Config):
+    """A manifest of recordings with their transcripts: JSON objects, one per line, or a table separated by tabs.
+
+    A JSON object has the keys audio and text and optionally start, end and speaker. A table whose first line names its
+    columns has the same columns; without such a line, the first column is the audio file and the second the text.
+    """
+
+    kind: Literal["audio"] = "audio"
+    path: Path
+    """The manifest, plain or compressed. Paths of recordings are relative to its folder."""
+    format: Literal["auto", "jsonl", "tsv"] = "auto"
+    """The format of the manifest; auto: tsv if its name ends in .tsv (or .tsv.gz, …), jsonl otherwise."""
+    audio_key: str = "audio"
+    """The key or column of the audio file."""
+    text_key: str = "text"
+    """The key or column of the transcript."""
+    weight: Weight = 1.0
+    """How often an epoch reads each recording; 0.5: every recording once in two epochs."""
+
+    @property
+    def is_table(self) -> bool:
+        return self.format == "tsv" or (self.format == "auto" and ".tsv" in self.path.suffixes)
+
+
+AUDIO_COLUMNS = ("audio", "text", "folder", "speaker")
+"""The columns of a manifest: the recording as `Clip.cell` writes it, its text, the manifest's folder, the speaker."""
+AUDIO_LINES = 64  # lines of a manifest in a block, whose recordings are in memory together

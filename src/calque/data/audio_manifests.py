@@ -1,0 +1,140 @@
+"""Rows of a manifest of recordings, and the problems of recordings that cannot be used."""
+
+import json
+import math
+from typing import Any, NamedTuple
+
+from calque.data.audio import Clip, clip_problem
+from calque.data.audio_corpus import AudioConfig
+from calque.data.corpora import Block
+from calque.data.lines import decode, describe
+from calque.errors import DataError
+from calque.parsing import parse_json
+from calque.text.cleaning import strip_bom, strip_return
+
+COLUMNS = ("start", "end", "speaker")  # optional
+
+
+class Entry(NamedTuple):
+    """One line of a manifest."""
+
+    clip: Clip
+    text: str
+    speaker: str = ""
+
+
+class ManifestRows(NamedTuple):
+    """The usable entries of a block of a manifest, by column, and the problems of the others."""
+
+    columns: list[list[str]]  # see `AUDIO_COLUMNS`
+    lines: list[int]
+    malformed: list[str]
+    invalid: list[str]
+    counts: dict[str, int]  # of `Tally`
+
+
+def parse_manifest(block: Block, corpus: AudioConfig, *, limit: int) -> ManifestRows:
+    """The usable recordings of a block of a manifest, and the problems of the others.
+
+    Lines that are not entries are malformed, and always rejected. Recordings that cannot be read, or are empty, are
+    listed as invalid, which `data.invalid` rejects or leaves out. Every file is decoded once for this.
+    """
+    (lines,) = block.files
+    header = table_header(block.head, corpus) if corpus.is_table else None
+    folder = corpus.path.parent
+    entries: list[tuple[Entry, int]] = []
+    malformed: list[str] = []
+    invalid: list[str] = []
+    empty = long = returns = marks = 0
+    for number, raw in enumerate(lines, start=block.first):
+        if len(raw) > limit:
+            long += 1
+            continue
+        text, byte = decode(raw)
+        if byte:
+            malformed.append(f"{corpus.path}: {describe(number, byte, raw)}")
+            continue
+        if number == 1:
+            text, marked = strip_bom(text)
+            marks += marked
+        text, had_return = strip_return(text)
+        returns += had_return
+        if (number == 1 and header is not None) or not text.strip():
+            empty += not text.strip()
+            continue
+        try:
+            entry = _cells(text, header, corpus) if corpus.is_table else _object(text, corpus)
+        except ValueError as error:
+            malformed.append(f"{corpus.path}: line {number}: {error}")
+            continue
+        if not entry.text.strip():
+            empty += 1
+        elif problem := clip_problem(entry.clip, folder=folder):
+            invalid.append(f"{corpus.path}: line {number}: {problem}")
+        else:
+            entries.append((entry, number))
+    cells = [(entry.clip.cell, entry.text, str(folder.absolute()), entry.speaker) for entry, _ in entries]
+    columns = [list(column) for column in zip(*cells, strict=True)] if cells else [[], [], [], []]
+    counts = {"empty": empty, "long": long, "invalid": len(invalid), "returns": returns, "marks": marks}
+    return ManifestRows(columns, [number for _, number in entries], malformed, invalid, counts)
+
+
+def table_header(head: bytes, corpus: AudioConfig) -> dict[str, int] | None:
+    """The columns of a table by name, if its first line names them; None if the line is an entry."""
+    text, _ = strip_bom(decode(head)[0])
+    names = strip_return(text)[0].split("\t")
+    if corpus.audio_key not in names:
+        return None
+    if corpus.text_key not in names:
+        raise DataError(
+            f"{corpus.path}: line 1: columns {', '.join(map(repr, names))}, but none is {corpus.text_key!r} "
+            "(data.train.text_key)"
+        )
+    return {name: place for place, name in enumerate(names)}
+
+
+def _cells(text: str, header: dict[str, int] | None, corpus: AudioConfig) -> Entry:
+    cells = text.split("\t")
+    places = {corpus.audio_key: 0, corpus.text_key: 1} if header is None else header
+    expected = 1 + max(places[corpus.audio_key], places[corpus.text_key])
+    if len(cells) < expected:
+        raise ValueError(f"{len(cells)} columns separated by tabs, expected at least {expected}: audio and text")
+    values = {name: cells[place] for name, place in places.items() if place < len(cells) and cells[place]}
+    return _entry({corpus.text_key: "", **values}, corpus)
+
+
+def _object(text: str, corpus: AudioConfig) -> Entry:
+    try:
+        values = parse_json(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"expected a JSON object, found {type(values).__name__}")
+    return _entry(values, corpus)
+
+
+def _entry(values: dict[str, Any], corpus: AudioConfig) -> Entry:
+    for key in (corpus.audio_key, corpus.text_key):
+        if not isinstance(values.get(key), str):
+            found = "no key" if key not in values else f"{type(values[key]).__name__}, not text, under"
+            raise ValueError(f"{found} {key!r}; found {', '.join(map(repr, list(values)[:8])) or 'none'}")
+    if not values[corpus.audio_key].strip() or "\0" in values[corpus.audio_key]:
+        raise ValueError(f"{corpus.audio_key!r} is not the name of a file")
+    text = values[corpus.text_key]
+    if any("\ud800" <= character <= "\udfff" for character in text + values[corpus.audio_key]):
+        raise ValueError("a lone surrogate, which is not valid Unicode")
+    start, end = (_seconds(values, key) for key in ("start", "end"))
+    return Entry(Clip(values[corpus.audio_key], start, end), text, str(values.get("speaker") or ""))
+
+
+def _seconds(values: dict[str, Any], key: str) -> float | None:
+    value = values.get(key)
+    if value is None or value == "":
+        return None
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{key!r} is {value!r}, not a number of seconds") from None
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f"{key!r} is {value!r}, not a number of seconds")
+    return seconds

@@ -1,0 +1,58 @@
+"""Long recordings in parts: which samples each part has, and how the results of the parts are joined.
+
+Parts overlap. In the middle of an overlap, the result changes from one part to the next, so that what is said there is
+heard with context on both sides.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class SoundPart(NamedTuple):
+    """The positions of one part of a recording, on a grid of `stride` samples per position."""
+
+    first: int  # position where it begins
+    begin: int  # position from which its result counts
+    end: int  # position up to which it counts
+
+
+def split_sound(positions: int, *, longest: int, overlap: int) -> list[SoundPart]:
+    """Parts of at most `longest` positions that cover a recording and overlap by `overlap` positions.
+
+    >>> split_sound(10, longest=6, overlap=2)
+    [SoundPart(first=0, begin=0, end=5), SoundPart(first=4, begin=5, end=10)]
+    """
+    if positions <= longest:
+        return [SoundPart(0, 0, positions)]
+    overlap = min(overlap, longest // 2)
+    firsts = list(range(0, positions - overlap, longest - overlap))
+    middles = [first + overlap // 2 for first in firsts[1:]]
+    return [SoundPart(*part) for part in zip(firsts, [0, *middles], [*middles, positions], strict=True)]
+
+
+def join_positions(parts: Sequence[SoundPart], values: Sequence[Tensor]) -> Tensor:
+    """Values [S,V] of a recording, given those of its parts."""
+    return torch.cat(
+        [value[part.begin - part.first : part.end - part.first] for part, value in zip(parts, values, strict=True)]
+    )
+
+
+class TimedToken(NamedTuple):
+    """A token and the positions at which it is heard."""
+
+    token: int
+    first: int
+    end: int  # after the last
+
+
+def join_tokens(parts: Sequence[SoundPart], tokens: Sequence[Sequence[TimedToken]]) -> list[TimedToken]:
+    """The tokens of a recording, given those of its parts; each is taken from the part that counts where it begins."""
+    return [
+        TimedToken(token.token, token.first + part.first, token.end + part.first)
+        for part, of_part in zip(parts, tokens, strict=True)
+        for token in of_part
+        if part.begin <= token.first + part.first < part.end
+    ]

@@ -1,0 +1,112 @@
+"""Word and character error rates: edit distance with its substitutions, insertions and deletions.
+
+WER = (S + D + I) / words of the references, over all recordings together; CER is the same over characters, spaces
+included.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLES = 1000  # of the bootstrap
+LEVEL = 0.95
+
+
+class Errors(NamedTuple):
+    """The edits that turn a reference into a hypothesis, and the length of the reference."""
+
+    substitutions: int = 0
+    insertions: int = 0
+    deletions: int = 0
+    length: int = 0
+
+    @property
+    def edits(self) -> int:
+        return self.substitutions + self.insertions + self.deletions
+
+    @property
+    def rate(self) -> float:
+        """Edits per unit of the reference; of an empty reference, 0 without edits and infinity with some."""
+        return self.edits / self.length if self.length else (float("inf") if self.edits else 0.0)
+
+    def __add__(self, other: object) -> "Errors":
+        assert isinstance(other, Errors)
+        return Errors(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+class Interval(NamedTuple):
+    """A confidence interval."""
+
+    low: float
+    high: float
+
+
+class ErrorRates(NamedTuple):
+    """Word and character errors of a test set, with the confidence intervals of both rates."""
+
+    words: Errors
+    characters: Errors
+    words_interval: Interval
+    characters_interval: Interval
+
+
+def edit_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> Errors:
+    """The errors of a shortest sequence of edits (Levenshtein); of several, one with most substitutions.
+
+    >>> edit_errors("a b c d".split(), "a x c".split())
+    Errors(substitutions=1, insertions=0, deletions=1, length=4)
+    """
+    before = [(column, 0, column, 0) for column in range(len(hypothesis) + 1)]  # (edits, S, I, D)
+    for row, expected in enumerate(reference, start=1):
+        current = [(row, 0, 0, row)]
+        for column, found in enumerate(hypothesis, start=1):
+            edits, s, i, d = before[column - 1]
+            best = (edits, s, i, d) if expected == found else (edits + 1, s + 1, i, d)
+            edits, s, i, d = before[column]
+            if edits + 1 < best[0]:
+                best = (edits + 1, s, i, d + 1)
+            edits, s, i, d = current[column - 1]
+            if edits + 1 < best[0]:
+                best = (edits + 1, s, i + 1, d)
+            current.append(best)
+        before = current
+    _, s, i, d = before[-1]
+    return Errors(s, i, d, len(reference))
+
+
+def word_errors(reference: str, hypothesis: str) -> Errors:
+    """The errors of words, separated by white space."""
+    return edit_errors(reference.split(), hypothesis.split())
+
+
+def character_errors(reference: str, hypothesis: str) -> Errors:
+    """The errors of characters; runs of white space count as one space."""
+    return edit_errors(" ".join(reference.split()), " ".join(hypothesis.split()))
+
+
+def error_rates(references: Sequence[str], hypotheses: Sequence[str], *, seed: int = 1) -> ErrorRates:
+    """WER and CER of a test set, with 95 % confidence intervals by the bootstrap over recordings."""
+    pairs = list(zip(references, hypotheses, strict=True))
+    words = [word_errors(*pair) for pair in pairs]
+    characters = [character_errors(*pair) for pair in pairs]
+    return ErrorRates(
+        sum(words, Errors()),
+        sum(characters, Errors()),
+        bootstrap_interval(words, seed=seed),
+        bootstrap_interval(characters, seed=seed),
+    )
+
+
+def bootstrap_interval(errors: Sequence[Errors], *, samples: int = SAMPLES, seed: int = 1) -> Interval:
+    """The interval of the error rate of test sets drawn from this one with replacement (Bisani and Ney 2004)."""
+    counts: NDArray[np.float64] = np.array([[item.edits, item.length] for item in errors], dtype=float).reshape(-1, 2)
+    if not counts[:, 1].sum():
+        return Interval(float("nan"), float("nan"))
+    generator = np.random.default_rng(seed)
+    draws = generator.integers(len(counts), size=(samples, len(counts)))
+    totals = counts[draws].sum(axis=1)
+    rates = totals[:, 0] / np.maximum(1, totals[:, 1])
+    tail = (1 - LEVEL) / 2
+    return Interval(*(float(np.quantile(rates, share)) for share in (tail, 1 - tail)))

@@ -1,0 +1,131 @@
+"""Log-mel features of sound: frames of 25 ms every 10 ms, the power in triangular bands on the mel scale, its log.
+
+Letters: B recordings, W samples, F frames, M mel bands, Q frequencies of the spectrum.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.tensors import Padded, length_mask
+
+FLOOR = 1e-10  # of the power in a band, before the logarithm
+LOWEST = 20.0  # Hz, where the first band begins
+
+
+def window_size(rate: int) -> int:
+    """The samples of a frame: 25 ms."""
+    return max(2, round(0.025 * rate))
+
+
+def hop_size(rate: int) -> int:
+    """The samples from frame to frame: 10 ms."""
+    return max(1, round(0.010 * rate))
+
+
+def transform_size(rate: int) -> int:
+    """The size of the Fourier transform: a power of two of at least 40 ms, so that no narrow band is empty."""
+    return 1 << (round(0.040 * rate) - 1).bit_length()
+
+
+@lru_cache(maxsize=8)
+def mel_filters(rate: int, bands: int) -> NDArray[np.float64]:
+    """The triangular filters [M,Q] over the power spectrum, evenly spaced in mel = 2595 log₁₀(1 + f / 700).
+
+    Band m rises from edge m to edge m + 1 and falls to edge m + 2 (O'Shaughnessy 1987; as in HTK).
+    """
+    size = transform_size(rate)
+    frequencies = np.arange(size // 2 + 1) * rate / size
+    edges = 700 * (10 ** (np.linspace(_mel(LOWEST), _mel(rate / 2), bands + 2) / 2595) - 1)
+    rising = (frequencies - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
+    falling = (edges[2:, None] - frequencies) / (edges[2:] - edges[1:-1])[:, None]
+    filters: NDArray[np.float64] = np.maximum(0, np.minimum(rising, falling))
+    return filters
+
+
+def _mel(frequency: float) -> float:
+    return 2595 * math.log10(1 + frequency / 700)
+
+
+class LogMel(nn.Module):
+    """The log-mel features of recordings at one sampling rate.
+
+    Frame f covers the samples from f·hop on, under a Hann window; beyond the end of a recording there is silence. Law:
+    neither padding nor other recordings affect the features.
+    """
+
+    def __init__(self, rate: int, *, bands: int) -> None:
+        super().__init__()
+        self.rate, self.bands = rate, bands
+        self.window, self.hop, self.size = window_size(rate), hop_size(rate), transform_size(rate)
+        self._constants: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
+
+    def frames(self, lengths: Tensor) -> Tensor:
+        """The number of frames [B] of recordings of so many samples, at least one."""
+        return torch.div(lengths + self.hop - 1, self.hop, rounding_mode="floor").clamp(min=1)
+
+    def forward(self, audio: Padded, *, dtype: torch.dtype = torch.float32) -> Padded:
+        """The features [B,F,M] of recordings [B,W] in 16-bit integers."""
+        device = audio.values.device
+        window, filters = self._constants_on(device, dtype)
+        samples = audio.values.to(dtype) / 32768
+        samples = samples.masked_fill(~length_mask(audio.device_lengths, size=samples.shape[1]), 0)
+        lengths = self.frames(audio.lengths)
+        count = int(lengths.max())
+        before = (self.size - self.window) // 2  # torch.stft centres a shorter window in its transform
+        needed = (count - 1) * self.hop + self.size
+        padded = F.pad(samples, (before, max(0, needed - before - samples.shape[1])))[:, :needed]
+        with torch.autocast(device.type, enabled=False):
+            spectrum = torch.stft(
+                padded, self.size, self.hop, self.window, window, center=False, return_complex=True
+            )  # [B,Q,F]
+            power = torch.view_as_real(spectrum).square().sum(dim=-1)
+            features = torch.matmul(filters, power).clamp(min=FLOOR).log().transpose(1, 2)
+        return Padded(features, lengths)
+
+    def _constants_on(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The window and the filters. They are no buffers, which `model.to(bfloat16)` would round."""
+        if (device, dtype) not in self._constants:
+            window = torch.hann_window(self.window, periodic=False, dtype=torch.float64)
+            filters = torch.from_numpy(mel_filters(self.rate, self.bands))
+            self._constants[device, dtype] = (window.to(device, dtype), filters.to(device, dtype))
+        return self._constants[device, dtype]
+
+
+class Normalise(nn.Module):
+    """Features with mean 0 and variance 1 per band: of each recording, or of the training data."""
+
+    def __init__(self, bands: int, *, over: str) -> None:
+        super().__init__()
+        self.over = over  # utterance, global or none
+        if over == "global":
+            self.mean = nn.Parameter(torch.zeros(bands), requires_grad=False)  # saved with the weights
+            self.deviation = nn.Parameter(torch.ones(bands), requires_grad=False)
+
+    def forward(self, features: Padded) -> Tensor:
+        """The features [B,F,M], 0 beyond the end of each recording."""
+        values, mask = features.values, features.mask[..., None]
+        match self.over:
+            case "utterance":
+                counts = features.device_lengths.to(values.dtype)[:, None, None]
+                mean = values.masked_fill(~mask, 0).sum(dim=1, keepdim=True) / counts
+                centred = (values - mean).masked_fill(~mask, 0)
+                variance = centred.square().sum(dim=1, keepdim=True) / counts
+                return centred / (variance + 1e-5).sqrt()
+            case "global":
+                centred = (values - self.mean.to(values.dtype)) / self.deviation.to(values.dtype)
+                return centred.masked_fill(~mask, 0)
+            case _:
+                return values.masked_fill(~mask, 0)
+
+    @torch.no_grad()
+    def learn(self, mean: Tensor, deviation: Tensor) -> None:
+        """Sets the statistics of the training data."""
+        if self.over == "global":
+            self.mean.copy_(mean)
+            self.deviation.copy_(deviation.clamp(min=1e-3))

@@ -1,0 +1,101 @@
+"""The inputs of speech encoders: recordings → log-mel features → convolutions that subsample them in time.
+
+Letters: B recordings, W samples, F frames, M bands, C channels, S positions, E width.
+"""
+
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.config import Config
+from calque.layers.bounds import Width
+from calque.layers.dropout import dropout
+from calque.layers.log_mel import LogMel, Normalise
+from calque.layers.spec_augment import SpecAugmentConfig, spec_augment
+from calque.models.interfaces import Inputs
+from calque.tensors import Padded
+
+NormaliseOver = Literal["utterance", "global", "none"]
+
+
+class SubsamplingConfig(Config):
+    """Convolutions over time and frequency before the encoder; each halves the number of frames."""
+
+    layers: int = Field(default=2, ge=0, le=4)
+    """Convolutions of 3 × 3 with stride 2: the encoder reads 1, 1/2, 1/4, 1/8 or 1/16 of the frames (10 ms each)."""
+    channels: Width = 32
+    """Channels of the convolutions."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    """Dropout on the vectors that the encoder reads."""
+
+    @property
+    def factor(self) -> int:
+        """Frames per position of the encoder."""
+        return 1 << self.layers
+
+
+class SpeechInputs(Inputs):
+    """The vectors of an encoder of speech.   Law: padding after the end of a recording affects nothing.
+
+    x = W conv(… conv(normalised log-mel features)) + b; in training, SpecAugment masks the features.
+    """
+
+    def __init__(
+        self,
+        rate: int,
+        *,
+        bands: int,
+        normalise: NormaliseOver,
+        augmentation: SpecAugmentConfig,
+        subsampling: SubsamplingConfig,
+        width: int,
+    ) -> None:
+        super().__init__()
+        self.log_mel = LogMel(rate, bands=bands)
+        self.normalise = Normalise(bands, over=normalise)
+        self.augmentation = augmentation
+        channels = [1, *[subsampling.channels] * subsampling.layers]
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(before, after, 3, stride=2, padding=1) for before, after in pairwise(channels)
+        )
+        height = -(-bands // subsampling.factor)
+        self.linear = nn.Linear(channels[-1] * height, width)
+        self.dropout = subsampling.dropout
+        self.width = width
+
+    def features(self, audio: Padded) -> Padded:
+        """The normalised features [B,F,M] of recordings [B,W], 0 after the end of each."""
+        non_empty = audio._replace(lengths=audio.lengths.clamp(min=1), placed_lengths=None)
+        dtype = torch.float64 if self.linear.weight.dtype == torch.float64 else torch.float32
+        frames: Padded = self.log_mel(non_empty.to(audio.values.device), dtype=dtype)
+        frames = frames._replace(placed_lengths=frames.lengths.to(audio.values.device, non_blocking=True))
+        return frames._replace(values=self.normalise(frames))
+
+    def forward(self, source: Padded) -> Padded:
+        """Vectors [B,S,E], given recordings [B,W]."""
+        frames = self.features(source)
+        values = spec_augment(frames, self.augmentation) if self.training else frames.values
+        values = values.to(self.linear.weight.dtype)[:, None]  # [B,C,F,M]
+        lengths, device_lengths = frames.lengths, frames.device_lengths
+        for convolution in self.convolutions:
+            values = F.relu(convolution(values))
+            lengths, device_lengths = (-(-part // 2) for part in (lengths, device_lengths))
+            values = values * _inside(device_lengths, values)  # as if the recording were followed by silence
+        vectors: Tensor = self.linear(values.transpose(1, 2).flatten(2))
+        return Padded(dropout(vectors, self.dropout, self.training), lengths, device_lengths)
+
+    def positions(self, samples: Tensor) -> Tensor:
+        """The number of positions [B] of recordings of so many samples; computed on the CPU."""
+        lengths = self.log_mel.frames(samples.clamp(min=1))
+        for _ in self.convolutions:
+            lengths = -(-lengths // 2)
+        return lengths
+
+
+def _inside(lengths: Tensor, values: Tensor) -> Tensor:
+    places = torch.arange(values.shape[2], device=values.device)[None]
+    return (places < lengths[:, None])[:, None, :, None].to(values.dtype)

@@ -1,0 +1,193 @@
+"""`calque transcribe`, and `train`, `evaluate` and `data check` of a recogniser: mistakes and bad audio are named."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from recipes.digits.tones import RATE, write_tones
+
+from calque.experiment import train
+from tests.conftest import Answer, without_plots
+from tests.spoken import recognition_values
+
+Command = Callable[..., Answer]
+
+
+class Spoken:
+    """A recogniser of tones, and the folder of its corpora; do not change them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with without_plots():
+            self.run = train(recognition_values(folder), run=folder / "run", quiet=True).folder
+        self.wavs = [folder / "valid" / f"{number}.wav" for number in range(3)]
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
+    return Spoken(tmp_path_factory.mktemp("spoken"))
+
+
+def test_files_are_transcribed_in_every_format(spoken: Spoken, tmp_path: Path, command: Command) -> None:
+    texts = []
+    for wav in spoken.wavs:
+        answer = command("transcribe", spoken.run, wav)
+        assert answer.code == 0, answer.err
+        texts.append(answer.out.removesuffix("\n"))
+    table = command("transcribe", spoken.run, *spoken.wavs)
+    assert [line.split("\t")[::2] for line in table.out.splitlines()] == [
+        [str(wav), text] for wav, text in zip(spoken.wavs, texts, strict=True)
+    ]
+    output = tmp_path / "out.jsonl"
+    assert command("transcribe", spoken.run, *spoken.wavs, "--timestamps", "--output", output).code == 0
+    for line, text in zip(output.read_text().splitlines(), texts, strict=True):
+        values = json.loads(line)
+        assert values["text"] == text
+        assert " ".join(word["word"] for word in values["words"]) == text
+    best = command("transcribe", spoken.run, spoken.wavs[0], "--nbest", 4, "--format", "jsonl", "reward=0.5")
+    candidates = json.loads(best.out)["candidates"]
+    assert 1 < len(candidates) <= 4
+    assert [item["score"] for item in candidates] == sorted((item["score"] for item in candidates), reverse=True)
+    assert command("transcribe", spoken.run, spoken.wavs[0], "--beam", 1, "--chunk", 0.5).code == 0
+
+
+def test_a_bad_file_is_named_and_the_others_transcribed(spoken: Spoken, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "bad.wav").write_bytes(b"RIFF\0\0\0\0WAVE")
+    soundfile.write(tmp_path / "none.wav", np.zeros(0), RATE)
+    answer = command("transcribe", spoken.run, spoken.wavs[0], tmp_path / "bad.wav", tmp_path / "none.wav", "gone.wav")
+    assert answer.code == 2 and len(answer.out.splitlines()) == 1
+    for name in ("bad.wav: ", "none.wav: empty: no audio", "gone.wav: no such file"):
+        assert name in answer.err
+    lines = command("transcribe", spoken.run, tmp_path / "bad.wav", "--format", "jsonl").out
+    assert "bad.wav" in json.loads(lines)["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "FILE... is missing"),
+        (["beam=3"], "no audio files"),
+        (["a.wav", "--format", "xml"], "--format: 'xml' is not one of"),
+        (["a.wav", "--timestamps", "--format", "text"], "--timestamps writes JSON lines"),
+        (["a.wav", "--nbest", "4", "--beam", "2"], "nbest is 4 and beam is 2"),
+        (["a.wav", "--chunk", "0.001"], "too short"),
+        (["a.wav", "method=sample"], "speech is decoded with 'beam'"),
+        (["a.wav", "beem=3"], "beem"),
+    ],
+)
+def test_mistakes_are_named(spoken: Spoken, command: Command, arguments, message) -> None:
+    answer = command("transcribe", spoken.run, *arguments)
+    assert answer.code == 2 and message in answer.err and "Traceback" not in answer.err
+
+
+def test_other_commands_say_which_to_use(spoken: Spoken, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "text").write_text("a\n")
+    for name in ("translate", "generate", "tag"):
+        answer = command(name, spoken.run, "--input", tmp_path / "text")
+        assert answer.code == 2 and "calque transcribe" in answer.err
+    scored = command("score", spoken.run, "--target", tmp_path / "text")
+    assert scored.code == 2 and "--audio" in scored.err
+    assert "--audio MANIFEST" in command("evaluate", spoken.run, "--text", tmp_path / "text").err
+    assert command("runs", spoken.folder).code == 0
+
+
+def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command: Command) -> None:
+    manifest = spoken.folder / "valid" / "manifest.jsonl"
+    printed = command("evaluate", spoken.run, "--audio", manifest, "--output", tmp_path / "texts")
+    assert printed.code == 0 and printed.out.startswith("WER ") and "interval" in printed.out
+    values = json.loads(command("evaluate", spoken.run, "--audio", manifest, "--json", "--beam", 2).out)
+    assert values["recordings"] == 12 and values["wer"]["low"] <= values["wer"]["rate"] <= values["wer"]["high"]
+    assert len((tmp_path / "texts").read_text().splitlines()) == 12
+    (tmp_path / "bad.jsonl").write_text('{"audio": "gone.wav", "text": "low"}\n')
+    answer = command("evaluate", spoken.run, "--audio", tmp_path / "bad.jsonl")
+    assert answer.code == 2 and "line 1: " in answer.err and "gone.wav: no such file" in answer.err
+    mixed = command("evaluate", spoken.run, "--audio", manifest, "--text", manifest)
+    assert mixed.code == 2 and "cannot be combined" in mixed.err
+
+
+def test_the_python_of_the_page_works_as_written(
+    spoken: Spoken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "speech.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "speech").symlink_to(spoken.run)
+    for name in ("talk.wav", "a.wav"):
+        (tmp_path / name).write_bytes(spoken.wavs[0].read_bytes())
+    exec(example, {})
+    text, words, same, error = capsys.readouterr().out.splitlines()
+    assert text == same and "broken.wav: no such file" in error
+    assert words.count("TimedWord(") == len(text.split())
+
+
+def bad_corpus(folder: Path) -> Path:
+    """A corpus with four recordings that cannot be used, and one text too long for its recording."""
+    manifest = write_tones(folder, recordings=30)
+    (folder / "text.wav").write_text("words, not sound\n" * 9)
+    (folder / "empty.wav").write_bytes(b"")
+    soundfile.write(folder / "none.wav", np.zeros(0), RATE)
+    lines = [f'{{"audio": "{name}.wav", "text": "low"}}\n' for name in ("text", "empty", "none", "gone")]
+    lines.append(f'{{"audio": "0.wav", "text": "{"low " * 90}"}}\n')
+    manifest.write_text(manifest.read_text() + "".join(lines))
+    return manifest
+
+
+def test_check_counts_and_names_recordings_that_cannot_be_used(tmp_path: Path, command: Command) -> None:
+    manifest = bad_corpus(tmp_path / "corpus")
+    settings = ["--audio", manifest, f"task.rate={RATE}", "text.kind=words"]
+    answer = command("data", "check", *settings)
+    assert answer.code == 2
+    assert "4 recordings that cannot be used" in answer.out
+    for name in ("text.wav", "empty.wav", "none.wav", "gone.wav"):
+        assert f"{name}: " in answer.out
+    assert "8000 Hz" in answer.out and "iconv" not in answer.out
+    skipped = command("data", "check", *settings, "data.invalid=skip")
+    assert skipped.code == 0, skipped.err
+    good = write_tones(tmp_path / "good", recordings=30)
+    good.write_text(good.read_text() + f'{{"audio": "0.wav", "text": "{"low " * 90}"}}\n')
+    unfit = command("data", "check", "--audio", good, f"task.rate={RATE}", "text.kind=words")
+    assert unfit.code == 2 and "0.wav: a text of 90 tokens does not fit" in unfit.err
+
+
+def test_train_rejects_bad_recordings_or_leaves_them_out(tmp_path: Path, command: Command) -> None:
+    manifest = bad_corpus(tmp_path / "corpus")
+    settings = [
+        *("--audio", manifest, f"task.rate={RATE}", "text.kind=words", "--scale", "0.1", "--system", "graves2006"),
+        *("training.steps=2", "training.device=cpu"),
+    ]
+    answer = command("train", *settings, "--run", tmp_path / "run")
+    assert answer.code == 2 and "gone.wav: no such file" in answer.err and "Traceback" not in answer.err
+    with without_plots():
+        trained = command("train", *settings, "data.invalid=skip", "--run", tmp_path / "skipped")
+    assert trained.code == 0, trained.err
+    assert "next: calque transcribe" in trained.err
+    wav = tmp_path / "corpus" / "0.wav"
+    assert command("transcribe", tmp_path / "skipped", wav).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--audio", "{m}", "--text", "{m}"], "--audio is for a speech recogniser and cannot be combined with --text"),
+        (["--audio", "{m}", "--system", "tiny"], "this system reads text"),
+        (["--text", "{m}", "--system", "speech"], "a speech recogniser reads recordings"),
+        (["--valid-audio", "{m}"], "--valid-audio needs --audio"),
+        (["--audio", "{m}", "model.head=ctc", "model.ctc_weight=0.5"], "ctc_weight"),
+        (["--audio", "{m}", "training.label_smoothing=0.1"], "label_smoothing"),
+        (["--audio", "{m}", "data.invalid=replace"], "'fail' or 'skip'"),
+        (["--audio", "{m}", "task.speeds=10"], "from 50 to 200 percent"),
+        (["--audio", "{m}", "--system", "chan2016", "model.decoder.kind=recurrent"], "has no attention"),
+        (["--audio", "{m}", "training.watch_gradients=1", "training.device=cpu"], "gradient flow is not measured"),
+        (["--audio", "gone.jsonl"], "gone.jsonl"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(tmp_path: Path, command: Command, arguments, message) -> None:
+    manifest = write_tones(tmp_path / "corpus", recordings=3)
+    given = [argument.format(m=manifest) for argument in arguments]
+    answer = command("train", *given, f"task.rate={RATE}", "text.kind=words", "--run", tmp_path / "run")
+    assert answer.code == 2 and message in answer.err, answer.err

@@ -1,0 +1,22 @@
+"""Recognisers must learn: tones whose order decides the text, with every head."""
+
+import pytest
+
+from calque.config import override
+from calque.experiment import train
+from tests.conftest import without_plots
+from tests.spoken import recognition_values
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["ctc", "hybrid"])
+def test_a_recogniser_learns_to_write_down_tones(tmp_path, seed, head) -> None:
+    values = recognition_values(
+        tmp_path, head=head, recordings=300, steps=900, validate_every=100, checkpoint_every=900, patience=0
+    )
+    values = override(
+        {**values, "seed": seed % 1000}, ["model.encoder.width=48", "model.encoder.embedding=24", "model.features=24"]
+    )
+    with without_plots():
+        best = train(values, run=tmp_path / "run", quiet=True).summary.best
+    assert best is not None and best.values["wer"] <= 10, best.summary

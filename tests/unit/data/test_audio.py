@@ -1,0 +1,164 @@
+"""Audio files: wav and flac are read, channels mixed, parts cut; every unusable file is named with its reason."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from calque.data.audio import Clip, read_at_rate, read_sound, sound_header, to_int16
+from calque.data.audio_corpus import AudioConfig
+from calque.data.audio_manifests import parse_manifest
+from calque.data.corpora import read_blocks
+from calque.data.rows import parse
+from calque.errors import DataError
+
+
+def sine(seconds: float = 0.5, *, rate: int = 8000) -> np.ndarray:
+    return 0.5 * np.sin(2 * np.pi * 440 * np.arange(round(seconds * rate)) / rate)
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac"])
+def test_samples_come_back(tmp_path: Path, name) -> None:
+    soundfile.write(tmp_path / name, sine(), 8000)
+    sound = read_sound(Clip(name), folder=tmp_path)
+    assert sound.rate == 8000
+    np.testing.assert_allclose(sound.samples, sine(), atol=1e-4)
+    assert sound_header(Clip(name), folder=tmp_path) == (0.5, 8000, 1)
+    np.testing.assert_array_equal(to_int16(np.array([0.5, -2, 2])), [16384, -32768, 32767])
+
+
+def test_channels_are_mixed_and_parts_are_cut(tmp_path: Path) -> None:
+    left, right = sine(), np.linspace(-0.5, 0.5, 4000)
+    soundfile.write(tmp_path / "a.wav", np.stack([left, right], axis=1), 8000)
+    np.testing.assert_allclose(read_sound(Clip("a.wav"), folder=tmp_path).samples, (left + right) / 2, atol=1e-4)
+    part = read_sound(Clip("a.wav", 0.1, 0.25), folder=tmp_path).samples
+    np.testing.assert_allclose(part, ((left + right) / 2)[800:2000], atol=1e-4)
+    assert len(read_at_rate(Clip("a.wav", 0.1, None), folder=tmp_path, rate=16000)) == 6400
+    assert Clip.of(Clip("ä\tb.wav", None, 1.5).cell) == Clip("ä\tb.wav", None, 1.5)
+
+
+def bad_files(folder: Path) -> dict[str, str]:
+    """Unusable files, and what the message about each says."""
+    (folder / "empty.wav").write_bytes(b"")
+    (folder / "text.wav").write_text("not audio at all, but long enough to have a header in it\n" * 3)
+    soundfile.write(folder / "silent.wav", np.zeros(0), 8000)
+    soundfile.write(folder / "cut.flac", sine(2.0), 8000)
+    content = (folder / "cut.flac").read_bytes()
+    (folder / "cut.flac").write_bytes(content[: len(content) // 2])
+    soundfile.write(folder / "nan.wav", np.array([0.0, np.nan, 0.1] * 100), 8000, subtype="FLOAT")
+    (folder / "folder.wav").mkdir()
+    return {
+        "empty.wav": "empty file",
+        "text.wav": "not audio that can be read",
+        "silent.wav": "empty: no audio",
+        "cut.flac": "damaged audio|truncated",
+        "nan.wav": "not numbers",
+        "folder.wav": "not a regular file",
+        "none.wav": "no such file",
+    }
+
+
+def test_every_unusable_file_is_named_with_its_reason(tmp_path: Path) -> None:
+    for name, reason in bad_files(tmp_path).items():
+        with pytest.raises(DataError, match=reason) as error:
+            read_sound(Clip(name), folder=tmp_path)
+        assert str(tmp_path / name) in str(error.value)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0.4, 0.2), (0.0, 0.9), (0.6, None), (0.2, 0.2)])
+def test_times_outside_the_file_are_rejected(tmp_path: Path, start, end) -> None:
+    soundfile.write(tmp_path / "a.wav", sine(), 8000)
+    with pytest.raises(DataError, match="start must be before end"):
+        read_sound(Clip("a.wav", start, end), folder=tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_bytes_raise_nothing_but_a_data_error(tmp_path: Path, seed) -> None:
+    generator = np.random.default_rng(seed)
+    path = tmp_path / ("a.flac" if seed % 2 else "a.wav")
+    soundfile.write(path, sine(), 8000)
+    content = bytearray(path.read_bytes())
+    for place in generator.integers(0, 60 if seed < 12 else len(content), 6):
+        content[place] = int(generator.integers(256))
+    path.write_bytes(bytes(content))
+    try:
+        assert np.isfinite(read_sound(Clip(path.name), folder=tmp_path).samples).all()
+    except DataError as error:
+        assert str(path) in str(error)
+
+
+def entries(folder: Path, name: str, content: str | bytes, **config: str) -> "object":
+    (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    corpus = AudioConfig(path=folder / name, **config)  # type: ignore[arg-type]
+    (block,) = read_blocks(corpus, limit=4000)
+    return parse_manifest(block, corpus, limit=4000)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    soundfile.write(tmp_path / "a.wav", sine(), 8000)
+    soundfile.write(tmp_path / "b.wav", sine(), 8000)
+    return tmp_path
+
+
+MANIFESTS = {
+    "m.jsonl": '{"audio": "a.wav", "text": "one"}\n{"audio": "b.wav", "text": "two", "start": 0.1, "speaker": "x"}\n',
+    "m.tsv": "a.wav\tone\nb.wav\ttwo\n",
+    "named.tsv": "speaker\ttext\taudio\tstart\tend\r\n\tone\ta.wav\t\t\r\nx\ttwo\tb.wav\t0.1\t\r\n",
+}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_manifests_of_both_formats(folder: Path, name) -> None:
+    rows = entries(folder, name, MANIFESTS[name])
+    assert rows.columns[1] == ["one", "two"] and not rows.malformed and not rows.invalid
+    times = None if name == "m.tsv" else 0.1
+    assert [Clip.of(cell) for cell in rows.columns[0]] == [Clip("a.wav"), Clip("b.wav", times)]
+    assert rows.columns[2] == [str(folder)] * 2
+    assert rows.columns[3] == ["", "" if name == "m.tsv" else "x"]
+
+
+def test_other_keys_and_other_names(folder: Path) -> None:
+    rows = entries(folder, "m.data", '{"path": "a.wav", "sentence": "one"}\n', audio_key="path", text_key="sentence")
+    assert rows.columns[1] == ["one"]
+    assert entries(folder, "m.list", "a.wav\tone\n", format="tsv").columns[1] == ["one"]
+
+
+BAD_LINES = {
+    "not json": "not JSON",
+    "[1]": "expected a JSON object",
+    '{"text": "one"}': "no key 'audio'",
+    '{"audio": "a.wav"}': "no key 'text'",
+    '{"audio": 3, "text": "one"}': "int, not text",
+    '{"audio": "a.wav", "text": "one", "start": "soon"}': "not a number of seconds",
+    '{"audio": "a.wav", "text": "one", "end": -1}': "not a number of seconds",
+    '{"audio": "", "text": "one"}': "not the name of a file",
+    '{"audio": "a\\u0000.wav", "text": "one"}': "not the name of a file",
+    '{"audio": "a.wav", "text": "\\ud800"}': "lone surrogate",
+}
+
+
+def test_malformed_lines_are_named_and_the_others_read(folder: Path) -> None:
+    good = '{"audio": "a.wav", "text": "one"}'
+    rows = entries(folder, "m.jsonl", "".join(f"{line}\n" for line in [*BAD_LINES, good]))
+    assert len(rows.malformed) == len(BAD_LINES) and rows.columns[1] == ["one"]
+    for number, (problem, reason) in enumerate(zip(rows.malformed, BAD_LINES.values(), strict=True), start=1):
+        assert f"line {number}: " in problem and reason in problem
+    (problem,) = entries(folder, "bytes.jsonl", b'{"audio": "a.wav", "text": "\xff"}\n').malformed
+    assert "is not UTF-8" in problem
+    (problem,) = entries(folder, "short.tsv", "a.wav\n").malformed
+    assert "expected at least 2" in problem
+
+
+def test_unusable_recordings_are_invalid_and_counted(folder: Path) -> None:
+    names = bad_files(folder)
+    lines = [f'{{"audio": "{name}", "text": "one"}}\n' for name in [*names, "a.wav"]]
+    rows = entries(folder, "m.jsonl", "".join(lines) + '\n{"audio": "a.wav", "text": "  "}\n')
+    assert rows.columns[1] == ["one"] and rows.lines == [len(names) + 1]
+    assert rows.counts["invalid"] == len(rows.invalid) == len(names)
+    assert rows.counts["empty"] == 2
+    corpus = AudioConfig(path=folder / "m.jsonl")
+    (block,) = read_blocks(corpus, limit=4000)
+    parsed = parse(block, corpus=corpus, invalid="skip", limit=4000)
+    assert parsed.tally.invalid == len(names) and parsed.tally.lines == len(names) + 3

@@ -1,0 +1,53 @@
+"""Resampled sine waves are the sine waves of the other rate; what is above the new Nyquist frequency is gone."""
+
+import numpy as np
+import pytest
+
+from calque.data.resampling import ROLLOFF, ZEROS, resample
+
+RATES = [(44100, 16000), (48000, 16000), (8000, 16000), (11025, 8000), (16000, 8000), (90, 100), (110, 100)]
+
+
+def plain(samples: np.ndarray, *, source: int, target: int) -> np.ndarray:
+    """The definition: every output is a sum over all samples, weighted by a windowed sinc."""
+    cutoff = ROLLOFF * min(1.0, target / source)
+    count = -(-len(samples) * target // source)
+    resampled = np.zeros(count)
+    for place in range(count):
+        times = place * source / target - np.arange(-200, len(samples) + 200)
+        window = np.where(np.abs(times) < ZEROS / cutoff, 0.5 + 0.5 * np.cos(np.pi * times * cutoff / ZEROS), 0)
+        weights = cutoff * np.sinc(cutoff * times) * window
+        resampled[place] = (weights[200:-200] @ samples) / weights.sum()
+    return resampled
+
+
+@pytest.mark.parametrize(("source", "target"), RATES)
+def test_every_output_is_the_sum_of_the_definition(source, target) -> None:
+    samples = np.random.default_rng(0).normal(0, 0.2, 331).astype(np.float32)
+    resampled = resample(samples, source=source, target=target)
+    assert resampled.dtype == np.float32
+    np.testing.assert_allclose(resampled, plain(samples, source=source, target=target), atol=1e-5)
+
+
+@pytest.mark.parametrize(("source", "target"), RATES)
+def test_a_sine_wave_stays_that_sine_wave(source, target) -> None:
+    frequency = 0.2 * min(source, target)
+    samples = np.sin(2 * np.pi * frequency * np.arange(2000) / source).astype(np.float32)
+    resampled = resample(samples, source=source, target=target)
+    expected = np.sin(2 * np.pi * frequency * np.arange(len(resampled)) / target)
+    inside = slice(len(resampled) // 8, -len(resampled) // 8)
+    np.testing.assert_allclose(resampled[inside], expected[inside], atol=2e-3)
+
+
+def test_what_the_new_rate_cannot_hold_is_removed() -> None:
+    samples = np.sin(2 * np.pi * 7000 * np.arange(4000) / 16000).astype(np.float32)
+    assert np.abs(resample(samples, source=16000, target=8000)[200:-200]).max() < 1e-3
+
+
+def test_lengths_and_special_cases() -> None:
+    assert len(resample(np.zeros(441, np.float32), source=44100, target=16000)) == 160
+    assert len(resample(np.zeros(1, np.float32), source=44100, target=16000)) == 1
+    assert len(resample(np.zeros(0, np.float32), source=44100, target=16000)) == 0
+    np.testing.assert_allclose(resample(np.ones(500, np.float32), source=3, target=7)[200:-200], 1, atol=1e-5)
+    same = np.arange(5, dtype=np.float32)
+    assert (resample(same, source=8000, target=8000) == same).all()

@@ -1,0 +1,99 @@
+"""Log-mel features equal a plain discrete Fourier transform in NumPy; padding changes nothing; masks are masks."""
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from calque.layers.log_mel import FLOOR, LogMel, Normalise, mel_filters
+from calque.layers.spec_augment import SpecAugmentConfig, spec_augment
+from calque.tensors import Padded
+
+
+def plain_features(samples: np.ndarray, *, rate: int, bands: int) -> np.ndarray:
+    """The features by their definition: every frame windowed, every frequency summed, every band a triangle."""
+    window, hop, size = round(0.025 * rate), round(0.010 * rate), 1
+    while size < 0.040 * rate:
+        size *= 2
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / (window - 1))
+    count = max(1, -(-len(samples) // hop))
+    padded = np.concatenate([samples / 32768, np.zeros(window)])
+    frequencies = np.arange(size // 2 + 1)
+    edges_mel = np.linspace(2595 * np.log10(1 + 20 / 700), 2595 * np.log10(1 + rate / 2 / 700), bands + 2)
+    edges = 700 * (10 ** (edges_mel / 2595) - 1)
+    features = np.zeros((count, bands))
+    for frame in range(count):
+        part = padded[frame * hop : frame * hop + window] * hann
+        angles = -2j * np.pi * np.outer(frequencies, np.arange(window)) / size
+        power = np.abs(np.exp(angles) @ part) ** 2
+        for band in range(bands):
+            low, middle, high = edges[band : band + 3]
+            total = 0.0
+            for place, value in enumerate(power):
+                frequency = place * rate / size
+                if low < frequency <= middle:
+                    total += value * (frequency - low) / (middle - low)
+                elif middle < frequency < high:
+                    total += value * (high - frequency) / (high - middle)
+            features[frame, band] = np.log(max(total, FLOOR))
+    return features
+
+
+@pytest.mark.parametrize(("rate", "length"), [(8000, 1234), (16000, 700), (8000, 50), (11025, 600)])
+def test_features_are_those_of_the_definition(rate, length) -> None:
+    samples = np.random.default_rng(rate).integers(-9000, 9000, length).astype(np.int16)
+    layer = LogMel(rate, bands=23)
+    features = layer(Padded(torch.from_numpy(samples)[None], torch.tensor([length])), dtype=torch.float64)
+    expected = plain_features(samples.astype(float), rate=rate, bands=23)
+    assert features.values.shape == (1, *expected.shape) and features.lengths.tolist() == [len(expected)]
+    assert_close(features.values[0], torch.from_numpy(expected), rtol=0, atol=1e-8)
+
+
+def test_padding_and_neighbours_change_nothing() -> None:
+    generator = np.random.default_rng(0)
+    samples = torch.from_numpy(generator.integers(-9000, 9000, (3, 900)).astype(np.int16))
+    lengths = torch.tensor([900, 411, 7])
+    layer = LogMel(8000, bands=10)
+    whole = layer(Padded(samples, lengths), dtype=torch.float64)
+    for row, length in enumerate(lengths.tolist()):
+        alone = layer(Padded(samples[row : row + 1, :length], lengths[row : row + 1]), dtype=torch.float64)
+        assert_close(whole.values[row, : alone.values.shape[1]], alone.values[0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 44100])
+def test_no_band_of_eighty_is_empty(rate) -> None:
+    assert (mel_filters(rate, 80).sum(axis=1) > 0).all()
+
+
+def test_normalised_features_have_mean_0_and_variance_1_within_each_recording() -> None:
+    values = 3 + 5 * torch.randn(2, 50, 4, generator=torch.Generator().manual_seed(0)).double()
+    features = Normalise(4, over="utterance")(Padded(values, torch.tensor([50, 20])))
+    for row, length in ((0, 50), (1, 20)):
+        assert_close(features[row, :length].mean(0), torch.zeros(4).double(), rtol=0, atol=1e-9)
+        assert_close(features[row, :length].var(0, unbiased=False), torch.ones(4).double(), rtol=0, atol=1e-3)
+    assert not features[1, 20:].any()
+
+
+def test_global_statistics_are_applied_and_saved() -> None:
+    layer = Normalise(2, over="global")
+    layer.learn(torch.tensor([1.0, 2.0]), torch.tensor([2.0, 0.0]))
+    values = torch.tensor([[[3.0, 2.0], [9.0, 9.0]]])
+    assert_close(layer(Padded(values, torch.tensor([1])))[0], torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+    assert set(layer.state_dict()) == {"mean", "deviation"}
+    assert_close(Normalise(2, over="none")(Padded(values, torch.tensor([2]))), values)
+
+
+def test_masks_cover_blocks_within_their_bounds_and_depend_on_the_generator_alone() -> None:
+    config = SpecAugmentConfig(frequency_masks=1, frequency_width=3, time_masks=1, time_width=8, time_share=0.5)
+    features = Padded(torch.ones(64, 20, 10), torch.full((64,), 12))
+    torch.manual_seed(5)
+    masked = spec_augment(features, config)
+    torch.manual_seed(5)
+    assert torch.equal(masked, spec_augment(features, config))
+    times = (masked == 0).all(dim=2).sum(dim=1)
+    bands = (masked == 0).all(dim=1).sum(dim=1)
+    assert times.max() == 6 and bands.max() == 3 and times.min() == 0 and bands.min() == 0
+    assert not (masked[:, 12:] == 0).all(dim=2).any()
+    for row in masked:
+        covered = (row == 0).all(dim=1).nonzero().flatten()
+        assert len(covered) == 0 or int(covered[-1] - covered[0]) + 1 == len(covered)

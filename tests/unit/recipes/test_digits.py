@@ -1,0 +1,94 @@
+"""The corpora of the digits recipe: strings of one speaker, folds without overlap, the same bytes for the same seed."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from recipes.digits import run
+from recipes.digits.corpus import RATE, SPEAKERS, WORDS, read_recordings, write_corpus
+from recipes.digits.tones import WORDS as TONES
+from recipes.digits.tones import write_tones
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two recordings of each digit and speaker: a constant that tells digit and speaker apart."""
+    path = tmp_path_factory.mktemp("fsdd") / "recordings.tar.gz"
+    with tarfile.open(path, "w:gz") as files:
+        for place, speaker in enumerate(SPEAKERS):
+            for digit in range(10):
+                for number in range(2):
+                    content = io.BytesIO()
+                    samples = np.full(1200, 0.05 * (place + 1) + 0.02 * digit)
+                    soundfile.write(content, samples, RATE, format="WAV", subtype="PCM_16")
+                    member = tarfile.TarInfo(f"recordings/{digit}_{speaker}_{number}.wav")
+                    member.size = content.tell()
+                    content.seek(0)
+                    files.addfile(member, content)
+    return path
+
+
+def test_strings_consist_of_their_speakers_recordings(archive: Path, tmp_path: Path) -> None:
+    write_corpus(archive, tmp_path / "out", train=12, test=5)
+    lengths = set()
+    for place, speaker in enumerate(SPEAKERS):
+        rows = [json.loads(line) for line in (tmp_path / "out" / speaker / "train.jsonl").read_text().splitlines()]
+        assert len(rows) == 12
+        for row in rows:
+            samples, rate = soundfile.read(tmp_path / "out" / speaker / row["audio"])
+            digits = [WORDS.index(word) for word in row["text"].split()]
+            lengths.add(len(digits))
+            levels = [0.05 * (place + 1) + 0.02 * digit for digit in digits]
+            heard = np.convolve(np.abs(samples) > 0.03, np.ones(200), "same") > 100
+            starts = np.flatnonzero(np.diff(heard.astype(int)) == 1)
+            assert rate == RATE and len(starts) == len(digits)
+            for start, level in zip(starts, levels, strict=True):
+                assert samples[start + 300 : start + 900].mean() == pytest.approx(level, abs=2e-3)
+    assert lengths <= set(range(1, 8)) and len(lengths) == 7
+
+
+def test_the_same_seed_writes_the_same_bytes(archive: Path, tmp_path: Path) -> None:
+    for place in ("here", "there"):
+        write_corpus(archive, tmp_path / place, train=2, test=2)
+    for path in (tmp_path / "here").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "there" / path.relative_to(tmp_path / "here")).read_bytes()
+    first, second = (write_tones(tmp_path / name, recordings=3) for name in ("a", "b"))
+    assert (first.parent / "2.wav").read_bytes() == (second.parent / "2.wav").read_bytes()
+    assert {word for line in first.read_text().splitlines() for word in json.loads(line)["text"].split()} <= set(TONES)
+
+
+def test_no_fold_hears_its_test_speaker_and_no_speaker_has_two_roles() -> None:
+    for tested in SPEAKERS:
+        selecting, trained = run.roles(tested)
+        assert len({tested, selecting, *trained}) == 6 and len(trained) == 4
+    assert {run.roles(tested)[0] for tested in SPEAKERS} == set(SPEAKERS)
+
+
+def test_an_archive_without_recordings_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open(tmp_path / "recordings.tar.gz", "w:gz"):
+        pass
+    with pytest.raises(ValueError, match="no recordings named"):
+        read_recordings(tmp_path / "recordings.tar.gz")
+    assert run.main([str(tmp_path), str(tmp_path / "out")]) == 2
+    assert "no recordings" in capsys.readouterr().err
+
+
+def test_the_table_has_the_mean_of_all_folds(tmp_path: Path) -> None:
+    for place, speaker in enumerate(SPEAKERS):
+        (tmp_path / speaker).mkdir()
+        wer = {
+            "rate": 2.0 * place,
+            "low": 1,
+            "high": 9,
+            "substitutions": 3,
+            "insertions": 2,
+            "deletions": 1,
+            "length": 99,
+        }
+        (tmp_path / speaker / "result.json").write_text(json.dumps({"wer": wer}))
+    page = run.page(run.collect(tmp_path))
+    assert "mean of 6" in page and "5.00" in page and "bar 8: reached" in page and "3 / 2 / 1" in page
