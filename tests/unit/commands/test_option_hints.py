@@ -166,6 +166,7 @@ def test_help_lists_the_choices_of_every_option_that_is_checked_against_some(com
         is_choice = parameter.name in ("device", "precision", "format", "invalid", "long", "of", "picture", "reading")
         is_choice |= command.name in ("phrasebook", "quickstart") and parameter.name in ("source", "target")
         is_choice |= parameter.name in ("pooling", "side", "nearest_side")
+        is_choice |= command.name == "shortlist" and parameter.name == "alignment"
         is_choice |= command.name == "align" and parameter.name in ("model", "symmetrise")
         assert bool(re.fullmatch(r"\[[\w|-]+\]", listed)) == is_choice, parameter.name
         if is_choice and parameter.default is not None:

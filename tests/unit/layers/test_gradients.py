@@ -23,20 +23,24 @@ from calque.layers.dropout import Dropout
 from calque.layers.feed_forward import build_feed_forward
 from calque.layers.int8 import Float64Linear
 from calque.layers.int8_linear import Int8Linear
+from calque.layers.key_value_memory import KeyValueMemory
 from calque.layers.log_mel import LogMel, Normalise
 from calque.layers.maxout import Maxout
 from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
 from calque.layers.multihead import Chunk, MultiHead, RelativeMultiHead
+from calque.layers.negatives import NegativesOutput, NegativesOutputConfig
 from calque.layers.normalisation import build_norm
 from calque.layers.observers import AttentionLayer, StateLayer
 from calque.layers.output import FullOutput, OutputLayer
 from calque.layers.packed import PackedLinear
 from calque.layers.padded import PaddedLinear
+from calque.layers.pooling import AttentionPooling
 from calque.layers.positions import LearnedPositions, Sinusoids, rotate, sinusoids
 from calque.layers.recurrent import Int8Gates, Recurrence, state_parts
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.layers.sampled import SampledOutput, SampledOutputConfig
 from calque.layers.stack import RecurrentStack, StackConfig, split_layers
+from calque.layers.time_attention import TimeAttention
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, Residual
 from calque.tensors import at_last, reverse_within, running_sum, select_rows
 
@@ -181,7 +185,41 @@ ATTENTIONS = pairwise(
 )
 plain, relative = partial(MultiHead, memory_width=WIDTH), partial(RelativeMultiHead, reach=1)
 turn = sinusoids(SIZE, width=WIDTH // HEADS).expand(ROWS, -1, -1)
+
+
+def negatives(loss: str) -> Case:
+    """Sampled negatives, some of which are avoided, and the scores of all items."""
+
+    def call(layer: NegativesOutput, hidden: Tensor) -> Any:
+        targets = torch.tensor([[1, 2, 3], [4, 1, 2]])
+        return layer.sampled_losses(hidden, targets, avoided=targets[:, :2]), layer.log_probs(hidden)
+
+    config = NegativesOutputConfig(loss=loss, negatives=3)
+    return Case(partial(NegativesOutput, config, vocabulary_size=WORDS, width=WIDTH, first=1), call, [WHOLE])
+
+
+def memory_of_pairs() -> Case:
+    """Written twice, the second time with an empty slot, and read."""
+
+    def call(layer: KeyValueMemory, keys: Tensor, values: Tensor, queries: Tensor) -> Tensor:
+        slots = layer.write(layer.start(ROWS, value_width=3, like=keys), keys, values)
+        return layer(layer.write(slots, keys * 2, values - 1, mask=MASK), queries)
+
+    return Case(partial(KeyValueMemory, WIDTH, address_width=3), call, [WHOLE, (ROWS, SIZE, 3), (ROWS, 2, WIDTH)])
+
+
+def attention_by_time() -> Case:
+    buckets = torch.tensor([[[0, 1, 2], [2, 0, 1], [1, 2, 0]]]).expand(ROWS, -1, -1)
+    build = partial(TimeAttention, WIDTH, heads=HEADS, buckets=3, dropout=DROPOUT)
+    return Case(build, lambda layer, inputs: layer(inputs, buckets), [WHOLE])
+
+
 SINGLE = {
+    "pooling": Case(partial(AttentionPooling, WIDTH), lambda layer, values: layer(values, MASK), [WHOLE]),
+    "binary negatives": negatives("binary"),
+    "pairwise negatives": negatives("pairwise"),
+    "key-value memory": memory_of_pairs(),
+    "attention by time": attention_by_time(),
     **{cell: recurrence(cell, layer_norm=False) for cell in CELLS},
     **{f"{cell}, normalised": recurrence(cell, layer_norm=True) for cell in CELLS},
     **{

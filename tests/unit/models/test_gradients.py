@@ -29,17 +29,28 @@ from calque.models.convolutional import (
     PositionedVectors,
 )
 from calque.models.gnmt import GnmtConfig
+from calque.models.hidden_markov import HiddenMarkovTagger
 from calque.models.images import GridEncoder, GridInputs, GridStage, ImageInputs, PatchInputs
 from calque.models.inputs import FrameInputs, WordInputs
 from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape
-from calque.models.language_model import CausalBlock, LanguageModel, RecurrentNetwork, TransformerNetwork
+from calque.models.language_model import (
+    CausalBlock,
+    LanguageModel,
+    RecurrentNetwork,
+    TransformerLanguageConfig,
+    TransformerNetwork,
+)
 from calque.models.luong import LuongConfig
-from calque.models.model import DecoderConfig, EncoderConfig, Model, build_decoder, build_encoder
+from calque.models.model import DecoderConfig, EncoderConfig, Model, Sizes, build_decoder, build_encoder
 from calque.models.ngram import NgramNetwork, NgramOutput
+from calque.models.phrase_based import PhraseTables
 from calque.models.recogniser import RecogniserModel, Speller
+from calque.models.recommender import ItemHistory, RecommenderConfig, RecommenderModel
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig, WordEmbedding
+from calque.models.sentence_encoder import SentenceEncoderConfig, SentenceEncoderModel, Tower
 from calque.models.speech_inputs import SpeechInputs
 from calque.models.tagger import CrfHead, SoftmaxHead, TaggerModel
+from calque.models.time_aware import TimeAwareBlock, TimeAwareConfig, TimeAwareNetwork
 from calque.models.transformer import (
     Embedding,
     ProjectedVectors,
@@ -63,6 +74,8 @@ WITHOUT = {
     Model,  # tests/laws/test_gradients.py
     NgramNetwork,  # counted, without gradients, as is the next
     NgramOutput,
+    HiddenMarkovTagger,  # counted too, as is the next
+    PhraseTables,
     Inputs,  # abstract, as is the next
     CharacterEncoder,
     *(
@@ -167,7 +180,64 @@ TRANSFORMED = {
 }
 HARD = AttentionConfig(choice="hard", reach="local-p", window=2, gated=True, coverage=True)
 ADDITIVE = AdditiveAttentionConfig(alignment=3, coverage=True)
+
+
+def sentence_encoder(pooling: str, *, joint: bool) -> Case:
+    """Vectors of both sides, from one encoder or from two."""
+    config = SentenceEncoderConfig(
+        pooling=pooling, projection=3, dropout=DROPOUT, encoder=RecurrentEncoderConfig(**STACK)
+    )
+
+    def call(layer: SentenceEncoderModel) -> Any:
+        sentences = Padded(TOKENS, LENGTHS)
+        return layer.encode(sentences, "source"), layer.encode(sentences, "target")
+
+    return Case(partial(SentenceEncoderModel, config, sizes=Sizes(WORDS, WORDS, joint)), call, [])
+
+
+def tower() -> Case:
+    config = SentenceEncoderConfig(normalise=False, encoder=BagOfWordsEncoderConfig(**RECURRENT))
+    build = partial(Tower, config, vocabulary_size=WORDS)
+    return Case(build, lambda layer: layer(Padded(TOKENS, LENGTHS)), [])
+
+
+EVENTS: dict[str, Any] = {
+    "times": torch.tensor([[1, 5, 90], [3, 4, 0]]),
+    "asked": torch.tensor([[5, 90, 91], [4, 70, 0]]),
+    "behaviours": torch.tensor([[0, 1, 1], [1, 0, 0]]),
+}
+TIMED = TimeAwareConfig(layers=1, width=WIDTH, heads=2, feed_forward=3, buckets=3, dropout=DROPOUT)
+
+
+def time_aware() -> Case:
+    build = partial(TimeAwareNetwork, TIMED, vocabulary_size=WORDS, behaviours=2)
+    return Case(build, lambda layer: layer(TOKENS, **EVENTS), [])
+
+
+def recommender(network: Any) -> Case:
+    """The loss of all items, and the scores of the next one."""
+    history = ItemHistory(TOKENS, LENGTHS, **EVENTS)
+
+    def call(layer: RecommenderModel) -> Any:
+        hidden = layer(history)
+        return layer.total_loss(hidden, history, torch.tensor([[4, 1, 2], [1, 4, 0]])), hidden
+
+    config = RecommenderConfig(network=network)
+    return Case(partial(RecommenderModel, config, vocabulary_size=WORDS, behaviours=2), call, [])
+
+
 SIDES = {
+    "sentence encoder": sentence_encoder("attention", joint=True),
+    "sentence encoders": sentence_encoder("last", joint=False),
+    "tower": tower(),
+    "time-aware network": time_aware(),
+    "time-aware block": Case(
+        partial(TimeAwareBlock, TIMED),
+        lambda layer, stream: layer(stream, torch.arange(SIZE).expand(ROWS, SIZE, -1)),
+        [(ROWS, SIZE, WIDTH)],
+    ),
+    "recommender": recommender(TransformerLanguageConfig(**HEADS)),
+    "recommender, times": recommender(TIMED),
     **{
         f"encoder {name(options)}": encoder(RecurrentEncoderConfig(**{**STACK, "width": 8}, **options))
         for options in READ
