@@ -237,7 +237,7 @@ def _task(
     images: Path | None,
 ) -> str:
     if target is not None and source is None:
-        raise ConfigError("--target needs --source, the partners of its sentences")
+        raise ConfigError("--target needs --source too: line n of one is the translation of line n of the other")
     pairs = None if target is not None else source
     given = {
         "--reference": pairs or reference,

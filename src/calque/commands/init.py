@@ -35,7 +35,8 @@ def init(
 ) -> None:
     """Write a complete config with every setting explained.
 
-    A component that comes in several kinds has the keys of the chosen kind; KEY=VALUE chooses another kind.
+    Some components come in several kinds. The config lists the settings of one; KEY=VALUE, where KEY ends in `.kind`,
+    chooses another.
 
     Examples:
 

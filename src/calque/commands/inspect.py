@@ -84,7 +84,9 @@ def inspect(
     forbid: Annotated[
         list[str] | None,
         typer.Option(
-            "--forbid-word", metavar="WORD", help="What if this word were not allowed? Repeat the option for several."
+            "--forbid-word",
+            metavar="WORD",
+            help="Show what is found if this word is forbidden. Repeat the option for several.",
         ),
     ] = None,
     attend: Annotated[

@@ -47,7 +47,7 @@ def evaluate_retrieval(
     if idle:
         raise ConfigError(f"--target compares sentence vectors and cannot be combined with {', '.join(idle)}")
     if source is None:
-        raise ConfigError("--target needs --source, the partners of its sentences")
+        raise ConfigError("--target needs --source too: line n of one is the translation of line n of the other")
     if pooling is not None:
         choice(pooling, POOLINGS, option="--pooling")
     device_name, precision_name = device_and_precision(device, precision)

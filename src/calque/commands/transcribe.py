@@ -56,7 +56,7 @@ def transcribe(
     beam: Annotated[int | None, count_option(help="Beam size; 1 is greedy.", panel=SEARCH)] = None,
     chunk: Annotated[
         float | None,
-        factor_option(help="Transcribe longer recordings in parts of this many seconds; as trained.", panel=SEARCH),
+        factor_option(help="Split recordings longer than this many seconds; by default, as in training.", panel=SEARCH),
     ] = None,
     language: Annotated[
         Path | None,

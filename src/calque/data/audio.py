@@ -61,7 +61,7 @@ def sound_header(clip: Clip, *, folder: Path) -> SoundHeader:
 
 
 def read_sound(clip: Clip, *, folder: Path) -> Sound:
-    """The samples of a clip, with the mean of all channels; a DataError names a file that cannot be used."""
+    """The samples of a clip, mixed down to mono; a DataError names a file that cannot be used."""
     soundfile = _soundfile()
     with _open(folder / clip.path) as file:
         first, count = _part(clip, file, folder=folder)

@@ -62,7 +62,7 @@ def refuse_unused_training(values: Values, training: TrainingConfig) -> None:
         listed = ", ".join(f"training.{name}" for name in unused)
         raise ConfigError(
             f"{listed}: no effect on this model, which is estimated from counts and not trained step by step; leave "
-            "it out"
+            "out what has no effect"
         )
     if training.batch.tokens == "auto":
         raise ConfigError('training.batch.tokens = "auto": this model needs no batch that fits a GPU; leave it out')

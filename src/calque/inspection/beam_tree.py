@@ -102,7 +102,7 @@ class BeamTree(NamedTuple):
         return None if kept == len(tokens) else kept + 1
 
     def after(self, tokens: int) -> "BeamTree":
-        """The tree without the first steps, which append this many tokens of a prompt; lengths count from its end."""
+        """The tree without its first `tokens` steps, which read a prompt; lengths then count from the prompt's end."""
         prompt = {candidate.id for step in self.steps[:tokens] for candidate in step.candidates}
         steps = []
         for step in self.steps[tokens:]:

@@ -138,7 +138,7 @@ class Recurrence(StateLayer):
     ) -> tuple[Tensor, State]:
         """`unrolled` from a zero state over rows of different `lengths` [N]; padding is not read.
 
-        Like `packed`, for every cell.
+        The result is that of `packed`, but for every kind of cell.
         """
         rows, size, _ = inputs.shape
         order = packing(lengths.cpu(), size=size, backward=backward)

@@ -149,9 +149,10 @@ def _sample_weight(own: Tensor, shared: Tensor, sample: Tensor, *, vocabulary: i
 
 
 def _products(inputs: Tensor, weight: Tensor, *, slots: Slots | None) -> Tensor:
-    """The products [N,n] of inputs [N,D] with the weight [B,n,D] of their sentences.
+    """The products [N,n] of inputs [N,D], each with the weights [n,D] of its sentence, out of `weight` [B,n,D].
 
-    Alone in its batch, a product with a single column would have other bits; so there are at least two.
+    A sentence with a single input is computed as if it had two equal ones: a product with a single vector is rounded
+    differently if the sentence is alone in its batch.
     """
     queries = fold(inputs[:, None], sentences=len(weight), slots=slots)  # [B,K,D]
     width = queries.shape[1]

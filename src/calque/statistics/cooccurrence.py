@@ -193,7 +193,7 @@ def _distinct(keys: Array) -> tuple[Array, Array]:
 
 
 def _union(sets: list[Array]) -> Array:
-    """The union of ascending arrays; arrays of similar size are merged, so that elements are rarely copied."""
+    """The union of ascending arrays; arrays of similar size are merged first, so that elements are rarely copied."""
     levels: list[Array] = [np.empty(0, dtype=np.int64)]
     for keys in sets:
         levels.append(keys)

@@ -101,7 +101,7 @@ class StackDecoder:
         return derivations(self.lattice(ids, poll=poll))
 
     def lattice(self, ids: Array, *, poll: Callable[[], None] | None = None) -> Hypothesis:
-        """The end of the lattice of hypotheses; following `arcs` leads to its beginning."""
+        """The final node of the lattice of hypotheses; its `arcs` lead back to the first."""
         length = len(ids)
         options = collect_options(self.model, ids, limit=self.search.options)
         sentence = _Sentence(self, options, length)
@@ -202,7 +202,7 @@ class _Sentence:
         best.arcs.append(Arc(previous, option, gain))
 
     def finish(self, stack: list[Hypothesis]) -> Hypothesis:
-        """The end of the lattice, after the end of the sentence."""
+        """The final node of the lattice, which all complete hypotheses lead to, with the score of the end of sentence."""
         end = Hypothesis(-np.inf, -np.inf, (1 << self.length) - 1, None, None)
         for hypothesis in stack:
             gain = 0.0
