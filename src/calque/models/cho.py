@@ -21,7 +21,7 @@ from calque.tensors import Slots, fold, unfold
 
 
 class ChoConfig(Config):
-    """A GRU layer that reads the summary of the source at every step, with a maxout readout."""
+    """A GRU decoder that reads the summary of the source at every step, with a maxout readout."""
 
     kind: Literal["cho"] = "cho"
     width: Width = 256
