@@ -202,7 +202,7 @@ class _Sentence:
         best.arcs.append(Arc(previous, option, gain))
 
     def finish(self, stack: list[Hypothesis]) -> Hypothesis:
-        """The final node of the lattice, to which all complete hypotheses lead; its arcs score the end of the sentence."""
+        """The final node of the lattice, to which all complete hypotheses lead; its arcs score the end of sentence."""
         end = Hypothesis(-np.inf, -np.inf, (1 << self.length) - 1, None, None)
         for hypothesis in stack:
             gain = 0.0
