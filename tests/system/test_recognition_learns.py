@@ -1,4 +1,4 @@
-"""Recognisers must learn: tones whose order decides the text, with CTC alone and with an attention decoder beside it."""
+"""Recognisers must learn: tones whose order decides the text, with CTC alone and with a decoder beside it."""
 
 import pytest
 
