@@ -46,6 +46,6 @@ def _pillow() -> Any:
         from PIL import Image
     except ImportError:
         raise ConfigError(
-            "images are written by the package pillow, which is not installed: pip install 'calque[images]'"
+            "images are written by the package pillow, which is not installed: pip install pillow"
         ) from None
     return Image

@@ -164,26 +164,27 @@ class CorpusFiles(NamedTuple):
         if self.sequences and kind != "recommendation":
             raise ConfigError(
                 "--sequences is for a recommender (--system kang2018, hidasi2016, zhou2018 or popularity); this system "
-                "reads text"
+                "reads other data"
             )
         if (self.text or self.conll or self.pair_option) and kind == "recommendation":
             raise ConfigError("a recommender reads sequences of items: give --sequences instead of text")
         if bool(self.audio) != (kind == "recognition") and (self.audio or self.text or self.conll or self.pair_option):
             raise ConfigError(
                 "--audio is for a speech recogniser (--system speech, graves2006, chan2016 or watanabe2017); this "
-                "system reads text"
+                "system reads other data"
                 if self.audio
                 else "a speech recogniser reads recordings: give --audio MANIFEST"
             )
         if self.images and kind != "captioning":
             raise ConfigError(
-                "--images is for a captioner (--system xu2015, xu2015-hard or liu2021); this system reads text"
+                "--images is for a captioner (--system xu2015, xu2015-hard or liu2021); this system reads other data"
             )
         if (self.text or self.conll or self.pair_option) and kind == "captioning":
             raise ConfigError("a captioner reads images: give --images with a manifest of images and captions")
         if self.conll and kind != "tagging":
             raise ConfigError(
-                "--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text"
+                "--conll is for a tagger (--system huang2015, lample2016, ma2016 or brants2000); this system reads "
+                "other data"
             )
         if (self.text or self.pair_option) and kind == "tagging":
             raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")

@@ -10,7 +10,14 @@ import typer
 from calque import __version__
 
 CORE = ("torch", "numpy", "sentencepiece", "safetensors", "sacrebleu", "pydantic", "typer", "rich")
-EXTRAS = {"plots": ("matplotlib",), "tensorboard": ("tensorboard",), "zstd": ("zstandard",)}
+EXTRAS = {
+    "plots": ("matplotlib",),
+    "tensorboard": ("tensorboard",),
+    "zstd": ("zstandard",),
+    "speech": ("soundfile",),
+    "images": ("pillow",),
+    "summaries": ("rouge-score",),
+}
 
 
 def doctor(

@@ -90,7 +90,7 @@ def pillow() -> Any:
         from PIL import Image
     except ImportError:
         raise ConfigError(
-            "images are decoded by the package pillow, which is not installed: pip install 'calque[images]'"
+            "images are decoded by the package pillow, which is not installed: pip install pillow"
         ) from None
     return Image
 
