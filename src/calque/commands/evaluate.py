@@ -94,8 +94,10 @@ def evaluate(
         calque evaluate runs/captions --images test.jsonl
     """
     if images is not None:
-        others = (source, reference, target, pooling, metric, sequences, audio, text, conll, columns, confusion)
-        if any(others) or exclude_seen is not None:
+        if (
+            any((source, reference, target, pooling, metric, sequences, audio, text, conll, columns, confusion))
+            or exclude_seen is not None
+        ):
             raise ConfigError("--images is for a captioner and cannot be combined with options of other tasks")
         evaluate_captioner(
             model,
@@ -109,8 +111,10 @@ def evaluate(
         )
         return
     if audio is not None:
-        others = (source, reference, target, pooling, metric, sequences, text, conll, columns, confusion)
-        if any(others) or exclude_seen is not None:
+        if (
+            any((source, reference, target, pooling, metric, sequences, text, conll, columns, confusion))
+            or exclude_seen is not None
+        ):
             raise ConfigError("--audio is for a speech recogniser and cannot be combined with options of other tasks")
         evaluate_recogniser(
             model,

@@ -103,9 +103,9 @@ def import_arpa(
         reading_name = "running" if found.is_running else "lines"
     generator = arpa_generator(found, tokenizer=tokenizer, reading=reading_name)
     save_language_model(output, generator, card=arpa_card(found, name=arpa.name))
-    if tokenizer is None and any(piece.startswith("▁") for piece in generator.tokenizer.vocabulary.pieces):
+    if like is None and any(piece.startswith("▁") for piece in generator.tokenizer.vocabulary.pieces):
         typer.echo(
-            f"warning: {arpa}: words such as ▁the are pieces of a tokenizer; without --like MODEL, the model that has it, "
+            f"warning: {arpa}: words such as ▁the are pieces of a tokenizer; without --like and the model that has it, "
             "text is read word by word, and its words are not found",
             err=True,
         )
