@@ -62,6 +62,11 @@ def test_a_bad_file_is_named_and_the_others_transcribed(spoken: Spoken, tmp_path
     assert answer.code == 2 and len(answer.out.splitlines()) == 1
     for name in ("bad.wav: ", "none.wav: empty: no audio", "gone.wav: no such file"):
         assert name in answer.err
+    output = tmp_path / "out"
+    output.write_text("")
+    assert "unknown key" in command("transcribe", spoken.run, spoken.wavs[0], f"a={'a' * 300}.wav").err
+    answer = command("transcribe", spoken.run, spoken.wavs[0], f"{'a' * 300}.wav", "--output", output)
+    assert answer.code == 2 and "File name too long" in answer.err and len(output.read_text().splitlines()) == 1
     lines = command("transcribe", spoken.run, tmp_path / "bad.wav", "--format", "jsonl").out
     assert "bad.wav" in json.loads(lines)["error"]
 

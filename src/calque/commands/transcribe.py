@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calque.commands.inputs import choice, device_and_precision
+from calque.commands.inputs import choice, device_and_precision, exists
 from calque.commands.options import (
     INPUT_OUTPUT,
     MODELS,
@@ -87,7 +87,7 @@ def transcribe(
     from calque.commands.output import refuse_output, sink
     from calque.engine import TextGenerator, load, load_recogniser, model_kind
 
-    settings = [text for text in files if "=" in text and not Path(text).exists()]
+    settings = [text for text in files if "=" in text and not exists(Path(text))]
     paths = [text for text in files if text not in settings]
     if not paths:
         raise ConfigError("no audio files: name at least one after the model")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,26 +109,31 @@ def _part(clip: Clip, file: Any, *, folder: Path) -> tuple[int, int]:
     if total <= 0:
         raise DataError(f"{clip.name(folder)}: empty: no audio")
     start, end = clip.start or 0.0, total / rate if clip.end is None else clip.end
-    first, last = round(start * rate), round(end * rate)
-    if not 0 <= first < last or last > total + rate // 100:
+    is_inside = 0 <= start < end <= total / rate + 0.01  # false for NaN too; an end may be rounded to hundredths
+    first, last = (round(start * rate), min(round(end * rate), total)) if is_inside else (0, 0)
+    if first >= last:
         raise DataError(
             f"{clip.name(folder)}: the file has {total / rate:.2f} s of audio; start must be before end, both within it"
         )
     if last - first > LONGEST * rate:
         raise DataError(f"{clip.name(folder)}: longer than {LONGEST // 3600} hours; split it")
-    return first, min(last, total) - first
+    return first, last - first
 
 
 def _open(path: Path) -> Any:
     soundfile = _soundfile()
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
-    if not path.is_file():
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:  # e.g. a name that is too long or has a NUL
+        raise DataError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}") from None
+    if not S_ISREG(status.st_mode):
         raise DataError(f"{path}: not a regular file")
     try:
         return soundfile.SoundFile(path)
     except (soundfile.SoundFileError, RuntimeError, TypeError, OSError) as error:
-        if path.stat().st_size == 0:
+        if status.st_size == 0:
             raise DataError(f"{path}: empty file") from None
         raise DataError(f"{path}: not audio that can be read (wav, flac, ogg, …): {_reason(error)}") from None
 

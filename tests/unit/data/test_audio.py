@@ -56,6 +56,8 @@ def bad_files(folder: Path) -> dict[str, str]:
         "nan.wav": "not numbers",
         "folder.wav": "not a regular file",
         "none.wav": "no such file",
+        "text.wav/none.wav": "no such file",
+        f"{'a' * 300}.wav": "cannot be opened: File name too long",
     }
 
 

@@ -79,9 +79,11 @@ def test_one_bad_recording_does_not_take_its_neighbours_with_it(tmp_path: Path) 
         Sound(np.zeros(0, np.float32), RATE),
         sound(),
         Clip("none.wav"),
+        f"{'a' * 300}.wav",
+        "a\0.wav",
     ]
     answers = list(model.answers(given))
-    assert [isinstance(answer, DataError) for answer in answers] == [False, True, True, False, True]
+    assert [isinstance(answer, DataError) for answer in answers] == [False, True, True, False, True, True, True]
     assert answers[0].text == answers[3].text == model.transcribe(str(tmp_path / "good.wav")).text
     with pytest.raises(DataError, match=r"bad\.wav"):
         model.transcribe(tmp_path / "bad.wav")
