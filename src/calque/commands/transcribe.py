@@ -15,10 +15,10 @@ from calque.commands.options import (
     Precision,
     choice_option,
     count_option,
-    factor_option,
     file_option,
     model_argument,
     model_option,
+    seconds_option,
 )
 from calque.commands.rendering import json_line, one_field
 from calque.errors import CalqueError, ConfigError, exit_code
@@ -56,7 +56,7 @@ def transcribe(
     beam: Annotated[int | None, count_option(help="Beam size; 1 is greedy.", panel=SEARCH)] = None,
     chunk: Annotated[
         float | None,
-        factor_option(help="Split recordings longer than this many seconds; by default, as in training.", panel=SEARCH),
+        seconds_option(help="Split longer recordings into parts; by default, as in training.", panel=SEARCH),
     ] = None,
     language: Annotated[
         Path | None,

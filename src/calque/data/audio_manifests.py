@@ -132,9 +132,9 @@ def _seconds(values: dict[str, Any], key: str) -> float | None:
     if value is None or value == "":
         return None
     try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{key!r} is {value!r}, not a number of seconds") from None
-    if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f"{key!r} is {value!r}, not a number of seconds")
+        seconds = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{key!r} is {str(value)[:20]!r}, not a number of seconds")
     return seconds

@@ -1,5 +1,6 @@
 """The recogniser: recordings in, text out."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -186,6 +187,8 @@ class Recogniser:
         """A transcript or an error for each recording, in order; one does not depend on the others."""
         settings = self.settings(search=search, nbest=nbest, timestamps=timestamps, language=language)
         longest = self.task.longest if chunk is None else chunk
+        if not math.isfinite(longest * self.task.rate):
+            raise ConfigError(f"chunk is {longest:g} s: expected a number of seconds, such as 20")
         if longest * self.task.rate < 4 * self.stride:
             raise ConfigError(f"chunk is {longest:g} s: too short to recognise anything; give at least 1")
         remaining = iter(recordings)

@@ -68,7 +68,13 @@ def test_every_unusable_file_is_named_with_its_reason(tmp_path: Path) -> None:
         assert str(tmp_path / name) in str(error.value)
 
 
-@pytest.mark.parametrize(("start", "end"), [(0.4, 0.2), (0.0, 0.9), (0.6, None), (0.2, 0.2)])
+TIMES: list[tuple[float, float | None]] = [
+    *((0.4, 0.2), (0.0, 0.9), (0.6, None), (0.2, 0.2), (0.5, 0.505), (-0.1, 0.2)),
+    *((0.0, 1e308), (1e308, None), (0.0, float("inf")), (float("nan"), None), (0.0, float("nan"))),
+]
+
+
+@pytest.mark.parametrize(("start", "end"), TIMES)
 def test_times_outside_the_file_are_rejected(tmp_path: Path, start, end) -> None:
     soundfile.write(tmp_path / "a.wav", sine(), 8000)
     with pytest.raises(DataError, match="start must be before end"):
@@ -135,6 +141,10 @@ BAD_LINES = {
     '{"audio": 3, "text": "one"}': "int, not text",
     '{"audio": "a.wav", "text": "one", "start": "soon"}': "not a number of seconds",
     '{"audio": "a.wav", "text": "one", "end": -1}': "not a number of seconds",
+    '{"audio": "a.wav", "text": "one", "start": NaN}': "not a number of seconds",
+    '{"audio": "a.wav", "text": "one", "end": 1e999}': "not a number of seconds",
+    '{"audio": "a.wav", "text": "one", "end": true}': "not a number of seconds",
+    f'{{"audio": "a.wav", "text": "one", "end": 1{"0" * 400}}}': "not a number of seconds",
     '{"audio": "", "text": "one"}': "not the name of a file",
     '{"audio": "a\\u0000.wav", "text": "one"}': "not the name of a file",
     '{"audio": "a.wav", "text": "\\ud800"}': "lone surrogate",
@@ -151,6 +161,12 @@ def test_malformed_lines_are_named_and_the_others_read(folder: Path) -> None:
     assert "is not UTF-8" in problem
     (problem,) = entries(folder, "short.tsv", "a.wav\n").malformed
     assert "expected at least 2" in problem
+
+
+def test_times_beyond_all_files_are_rejected_with_their_line(folder: Path) -> None:
+    line = '{"audio": "a.wav", "text": "one", "end": 1e308}\n'
+    (problem,) = entries(folder, "m.jsonl", "\n" + line).invalid
+    assert "m.jsonl: line 2: " in problem and "a.wav (0 to 1e+308 s): the file has 0.50 s of audio" in problem
 
 
 def test_unusable_recordings_are_invalid_and_counted(folder: Path) -> None:
