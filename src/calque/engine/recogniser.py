@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, overload
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from calque.data.audio import Clip, Samples, Sound, read_sound, to_int16
 from calque.data.batching import BatchConfig, Bucketed
@@ -26,7 +26,8 @@ from calque.tasks.recognition import RecognitionConfig, recognition_loss
 from calque.tensors import Padded, exact
 from calque.text import Tokenizer
 
-TOGETHER = 256  # recordings that are sorted by length together and grouped into batches
+TOGETHER = 256  # recordings that are sorted by length together and grouped into batches, at most
+TOGETHER_SAMPLES = 20_000_000  # samples of these recordings: 20 minutes at 16 kHz; one recording may have more
 BATCH_FRAMES = 12_000  # frames per batch, padding included: two minutes
 OVERLAP = 2.0  # seconds by which the parts of a long recording overlap
 NO_MEMORY = "there is not enough memory to transcribe this recording; set a lower --chunk"
@@ -82,7 +83,7 @@ class StoreTranscripts(NamedTuple):
 class _Job(NamedTuple):
     """A recording that is being transcribed."""
 
-    samples: Samples
+    samples: NDArray[np.int16]
     parts: list[SoundPart]
 
 
@@ -191,9 +192,8 @@ class Recogniser:
             raise ConfigError(f"chunk is {longest:g} s: expected a number of seconds, such as 20")
         if longest * self.task.rate < 4 * self.stride:
             raise ConfigError(f"chunk is {longest:g} s: too short to recognise anything; give at least 1")
-        remaining = iter(recordings)
-        while group := list(islice(remaining, TOGETHER)):
-            yield from self._group(group, settings, longest=longest, batch_frames=batch_frames)
+        for jobs in _groups(self._job(recording, longest=longest) for recording in recordings):
+            yield from self._group(jobs, settings, longest=longest, batch_frames=batch_frames)
 
     def settings(
         self, *, search: SearchConfig | None, nbest: int, timestamps: bool, language: TextGenerator | None
@@ -237,9 +237,8 @@ class Recogniser:
         return StoreTranscripts(texts, float(total) / max(1, tokens))
 
     def _group(
-        self, recordings: Sequence[Recording], settings: SpeechSearch, *, longest: float, batch_frames: int
+        self, jobs: "Sequence[_Job | CalqueError]", settings: SpeechSearch, *, longest: float, batch_frames: int
     ) -> Iterator[SpeechAnswer]:
-        jobs = [self._job(recording, longest=longest) for recording in recordings]
         pieces = [
             (number, part) for number, job in enumerate(jobs) if isinstance(job, _Job) for part in range(len(job.parts))
         ]
@@ -250,7 +249,7 @@ class Recogniser:
             assert isinstance(job, _Job)
             first = job.parts[part].first * self.stride
             whole = len(job.parts) == 1
-            waveforms[number, part] = to_int16(job.samples if whole else job.samples[first : first + size])
+            waveforms[number, part] = job.samples if whole else job.samples[first : first + size]
         results: dict[tuple[int, int], Decoded | CalqueError] = {}
         for batch in _batches(
             pieces, [len(waveforms[piece]) for piece in pieces], samples=batch_frames * self.task.hop
@@ -266,7 +265,7 @@ class Recogniser:
 
     def _job(self, recording: Recording, *, longest: float) -> _Job | CalqueError:
         try:
-            samples = self._samples(recording)
+            samples = to_int16(self._samples(recording))
         except CalqueError as error:
             return error
         positions = -(-len(samples) // self.stride)
@@ -353,6 +352,20 @@ class Recogniser:
             TimedWord(text.decode(errors="replace"), round(first * second, 3), round(end * second, 3))
             for text, first, end in words
         ]
+
+
+def _groups(jobs: "Iterable[_Job | CalqueError]") -> "Iterator[list[_Job | CalqueError]]":
+    """Consecutive recordings, few enough to be kept in memory together."""
+    group: list[_Job | CalqueError] = []
+    samples = 0
+    for job in jobs:
+        group.append(job)
+        samples += len(job.samples) if isinstance(job, _Job) else 0
+        if len(group) == TOGETHER or samples >= TOGETHER_SAMPLES:
+            yield group
+            group, samples = [], 0
+    if group:
+        yield group
 
 
 def _batches(

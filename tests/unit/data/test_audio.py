@@ -1,5 +1,6 @@
 """Audio files: wav and flac are read, channels mixed, parts cut; every unusable file is named with its reason."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,27 @@ def test_channels_are_mixed_and_parts_are_cut(tmp_path: Path) -> None:
     np.testing.assert_allclose(part, ((left + right) / 2)[800:2000], atol=1e-4)
     assert len(read_at_rate(Clip("a.wav", 0.1, None), folder=tmp_path, rate=16000)) == 6400
     assert Clip.of(Clip("ä\tb.wav", None, 1.5).cell) == Clip("ä\tb.wav", None, 1.5)
+
+
+def test_channels_are_mixed_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channels = np.random.default_rng(0).uniform(-0.5, 0.5, (20_000, 100)).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", channels, 8000, subtype="FLOAT")
+    monkeypatch.setattr("calque.data.audio.BLOCK", 10_050)
+    tracemalloc.start()
+    try:
+        samples = read_sound(Clip("a.wav"), folder=tmp_path).samples
+        assert tracemalloc.get_traced_memory()[1] < channels.nbytes / 10
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(samples, channels.mean(axis=1), atol=1e-6)
+
+
+def test_a_file_of_too_many_samples_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soundfile.write(tmp_path / "a.wav", sine(), 8000)
+    monkeypatch.setattr("calque.data.audio.MOST", 3999)
+    with pytest.raises(DataError, match=r"a\.wav: 4,000 samples per channel, more than 3,999; split it"):
+        read_sound(Clip("a.wav"), folder=tmp_path)
+    assert len(read_sound(Clip("a.wav", 0.1), folder=tmp_path).samples) == 3200
 
 
 def bad_files(folder: Path) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The recogniser: answers or errors of their own, long recordings in parts, times of words, a language model."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,26 @@ def test_one_bad_recording_does_not_take_its_neighbours_with_it(tmp_path: Path) 
     assert answers[0].text == answers[3].text == model.transcribe(str(tmp_path / "good.wav")).text
     with pytest.raises(DataError, match=r"bad\.wav"):
         model.transcribe(tmp_path / "bad.wav")
+
+
+def test_few_recordings_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, given = recogniser(), [sound(seed) for seed in range(9)]
+    monkeypatch.setattr("calque.engine.recogniser.TOGETHER_SAMPLES", 2 * max(len(one.samples) for one in given))
+    read: list[int] = []
+
+    def recordings() -> Iterator[Sound]:
+        for number, one in enumerate(given):
+            read.append(number)
+            yield one
+
+    ahead, texts = [], []
+    for place, answer in enumerate(model.answers(recordings())):
+        assert not isinstance(answer, CalqueError)
+        ahead.append(len(read) - place)
+        texts.append(answer.text)
+    shortest = min(len(one.samples) for one in given)
+    assert max(ahead) <= 1 + 2 * max(len(one.samples) for one in given) // shortest < 9
+    assert texts == [model.transcribe(one).text for one in given]
 
 
 def test_other_rates_and_channels_are_converted_unless_the_task_says_no() -> None:
