@@ -83,7 +83,7 @@ def read_audio_test(path: Path) -> AudioTest:
     for block in read_blocks(corpus, limit=LINE_LIMIT):
         rows = parse_manifest(block, corpus, limit=LINE_LIMIT)
         problems += rows.malformed + rows.invalid
-        for cell, text, folder, _ in zip(*rows.columns, strict=True):
+        for cell, text, folder, *_ in zip(*rows.columns, strict=True):
             clip = Clip.of(cell)
             test.clips.append(clip._replace(path=str(Path(folder) / clip.path)).cell)
             test.references.append(text)

@@ -31,6 +31,8 @@ class AudioConfig(Config):
         return self.format == "tsv" or (self.format == "auto" and ".tsv" in self.path.suffixes)
 
 
-AUDIO_COLUMNS = ("audio", "text", "folder", "speaker")
-"""The columns of a manifest: the recording as `Clip.cell` writes it, its text, the manifest's folder, the speaker."""
+PLACE = "place"
+AUDIO_COLUMNS = ("audio", "text", "folder", "speaker", PLACE)
+"""The columns of a manifest: the recording as `Clip.cell` writes it, its text, the manifest's folder, the speaker, and
+the manifest with the line, for messages."""
 AUDIO_LINES = 64  # lines of a manifest in a block, whose recordings are in memory together

@@ -5,7 +5,7 @@ import math
 from typing import Any, NamedTuple
 
 from calque.data.audio import Clip, clip_problem
-from calque.data.audio_corpus import AudioConfig
+from calque.data.audio_corpus import AUDIO_COLUMNS, AudioConfig
 from calque.data.corpora import Block
 from calque.data.lines import decode, describe
 from calque.errors import DataError
@@ -73,8 +73,11 @@ def parse_manifest(block: Block, corpus: AudioConfig, *, limit: int) -> Manifest
             invalid.append(f"{corpus.path}: line {number}: {problem}")
         else:
             entries.append((entry, number))
-    cells = [(entry.clip.cell, entry.text, str(folder.absolute()), entry.speaker) for entry, _ in entries]
-    columns = [list(column) for column in zip(*cells, strict=True)] if cells else [[], [], [], []]
+    cells = [
+        (entry.clip.cell, entry.text, str(folder.absolute()), entry.speaker, f"{corpus.path}: line {number}")
+        for entry, number in entries
+    ]
+    columns = [list(column) for column in zip(*cells, strict=True)] if cells else [[] for _ in AUDIO_COLUMNS]
     counts = {"empty": empty, "long": long, "invalid": len(invalid), "returns": returns, "marks": marks}
     return ManifestRows(columns, [number for _, number in entries], malformed, invalid, counts)
 

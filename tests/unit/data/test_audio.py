@@ -147,6 +147,8 @@ def test_manifests_of_both_formats(folder: Path, name) -> None:
     assert [Clip.of(cell) for cell in rows.columns[0]] == [Clip("a.wav"), Clip("b.wav", times)]
     assert rows.columns[2] == [str(folder)] * 2
     assert rows.columns[3] == ["", "" if name == "m.tsv" else "x"]
+    first = 2 if name == "named.tsv" else 1
+    assert rows.columns[4] == [f"{folder / name}: line {first + place}" for place in range(2)]
 
 
 def test_other_keys_and_other_names(folder: Path) -> None:
