@@ -85,6 +85,7 @@ class _Job(NamedTuple):
 
     samples: NDArray[np.int16]
     parts: list[SoundPart]
+    name: str  # before messages: its file and ": ", or nothing
 
 
 class Recogniser:
@@ -250,7 +251,7 @@ class Recogniser:
             first = job.parts[part].first * self.stride
             whole = len(job.parts) == 1
             waveforms[number, part] = job.samples if whole else job.samples[first : first + size]
-        results: dict[tuple[int, int], Decoded | CalqueError] = {}
+        results: dict[tuple[int, int], Decoded | OutOfMemory] = {}
         for batch in _batches(
             pieces, [len(waveforms[piece]) for piece in pieces], samples=batch_frames * self.task.hop
         ):
@@ -260,35 +261,38 @@ class Recogniser:
                 yield job
             else:
                 own = [results[number, part] for part in range(len(job.parts))]
-                errors = [result for result in own if isinstance(result, CalqueError)]
-                yield errors[0] if errors else self._finish(job, own, settings)  # type: ignore[arg-type]
+                decoded = [result for result in own if isinstance(result, Decoded)]
+                is_whole = len(decoded) == len(own)
+                yield self._finish(job, decoded, settings) if is_whole else OutOfMemory(f"{job.name}{NO_MEMORY}")
 
     def _job(self, recording: Recording, *, longest: float) -> _Job | CalqueError:
-        try:
-            samples = to_int16(self._samples(recording))
-        except CalqueError as error:
-            return error
-        positions = -(-len(samples) // self.stride)
-        grid = int(longest * self.task.rate) // self.stride
-        return _Job(
-            samples, split_sound(positions, longest=grid, overlap=round(OVERLAP * self.task.rate / self.stride))
-        )
-
-    def _samples(self, recording: Recording) -> Samples:
         if isinstance(recording, str | Path):
             recording = Clip(str(recording))
+        name = f"{recording.name(Path())}: " if isinstance(recording, Clip) else ""
+        try:
+            samples = to_int16(self._samples(recording, name=name))
+        except CalqueError as error:
+            return error
+        except MemoryError:
+            return OutOfMemory(f"{name}there is not enough memory to read this recording; split it")
+        positions = -(-len(samples) // self.stride)
+        grid = int(longest * self.task.rate) // self.stride
+        parts = split_sound(positions, longest=grid, overlap=round(OVERLAP * self.task.rate / self.stride))
+        return _Job(samples, parts, name)
+
+    def _samples(self, recording: Clip | Sound, *, name: str) -> Samples:
         sound = read_sound(recording, folder=Path()) if isinstance(recording, Clip) else recording
         samples = np.asarray(sound.samples, dtype=np.float32)
         samples = samples.mean(axis=1) if samples.ndim == 2 else samples
         if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
-            raise DataError("samples must be finite numbers, [samples] or [samples, channels], and at least one")
+            raise DataError(f"{name}samples must be finite numbers, [samples] or [samples, channels], and at least one")
         if sound.rate != self.task.rate and not self.task.resample:
             raise DataError(
-                f"{sound.rate} samples per second; this model reads {self.task.rate} (task.resample = false)"
+                f"{name}{sound.rate} samples per second; this model reads {self.task.rate} (task.resample = false)"
             )
         return resample(samples, source=sound.rate, target=self.task.rate)
 
-    def _isolated(self, waveforms: Sequence[np.ndarray], settings: SpeechSearch) -> list[Decoded | CalqueError]:
+    def _isolated(self, waveforms: Sequence[np.ndarray], settings: SpeechSearch) -> list[Decoded | OutOfMemory]:
         """The results of a batch; if memory runs out, of its halves, so that an error reaches only its recording."""
         try:
             return list(self._decode(waveforms, settings))

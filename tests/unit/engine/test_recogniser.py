@@ -13,7 +13,8 @@ from calque.data.audio import Clip, Sound
 from calque.engine import Recogniser, TextGenerator, load
 from calque.engine.recogniser_folder import save_recogniser
 from calque.engine.sound_parts import SoundPart, TimedToken, join_positions, join_tokens, split_sound
-from calque.errors import CalqueError, ConfigError, DataError, FolderError
+from calque.engine.speech_decoding import Decoded, SpeechSearch
+from calque.errors import CalqueError, ConfigError, DataError, FolderError, OutOfMemory
 from calque.models.language_model import LanguageModel, LanguageModelConfig, RecurrentLanguageConfig
 from calque.models.recogniser import RecogniserConfig, RecogniserModel, RecogniserSizes
 from calque.search.settings import SearchConfig
@@ -110,7 +111,7 @@ def test_few_recordings_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert texts == [model.transcribe(one).text for one in given]
 
 
-def test_other_rates_and_channels_are_converted_unless_the_task_says_no() -> None:
+def test_other_rates_and_channels_are_converted_unless_the_task_says_no(tmp_path: Path) -> None:
     model = recogniser()
     stereo = Sound(np.stack([sound().samples] * 2, axis=1), RATE)
     assert model.transcribe(stereo).text == model.transcribe(sound()).text
@@ -119,6 +120,29 @@ def test_other_rates_and_channels_are_converted_unless_the_task_says_no() -> Non
     )
     with pytest.raises(DataError, match="16000 samples per second; this model reads 8000"):
         recogniser(resample=False).transcribe(Sound(sound().samples, 16000))
+    soundfile.write(tmp_path / "a.wav", sound().samples, 16000)
+    (answer,) = recogniser(resample=False).answers([tmp_path / "a.wav"])
+    assert str(answer).startswith(f"{tmp_path / 'a.wav'}: 16000 samples per second; this model reads 8000")
+
+
+def test_memory_that_runs_out_is_the_error_of_a_named_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = recogniser()
+    for name, words in (("a.wav", 1), ("long.wav", 9)):
+        soundfile.write(tmp_path / name, sound(words=words).samples, RATE)
+    decode, limit = model._decode, len(sound(words=9).samples)
+
+    def decode_short(waveforms: list[np.ndarray], settings: SpeechSearch) -> list[Decoded]:
+        if max(map(len, waveforms)) >= limit:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return decode(waveforms, settings)
+
+    monkeypatch.setattr(model, "_decode", decode_short)
+    answers = list(model.answers([tmp_path / "a.wav", tmp_path / "long.wav", sound(words=9)]))
+    assert not isinstance(answers[0], CalqueError)
+    assert all(isinstance(answer, OutOfMemory) for answer in answers[1:])
+    assert str(answers[1]) == f"{tmp_path / 'long.wav'}: {answers[2]}"
 
 
 @pytest.mark.parametrize("head", HEADS)
