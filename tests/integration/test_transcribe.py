@@ -67,6 +67,10 @@ def test_a_bad_file_is_named_and_the_others_transcribed(spoken: Spoken, tmp_path
     assert "unknown key" in command("transcribe", spoken.run, spoken.wavs[0], f"a={'a' * 300}.wav").err
     answer = command("transcribe", spoken.run, spoken.wavs[0], f"{'a' * 300}.wav", "--output", output)
     assert answer.code == 2 and "File name too long" in answer.err and len(output.read_text().splitlines()) == 1
+    good, bad = spoken.wavs[0], tmp_path / "bad.wav"
+    text = command("transcribe", spoken.run, good).out
+    assert command("transcribe", spoken.run, bad, good, bad, good, "--format", "text").out == f"\n{text}\n{text}"
+    assert command("transcribe", spoken.run, bad, "--format", "text", "--nbest", 2).out == "\n\n"
     lines = command("transcribe", spoken.run, tmp_path / "bad.wav", "--format", "jsonl").out
     assert "bad.wav" in json.loads(lines)["error"]
 

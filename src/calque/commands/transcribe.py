@@ -68,7 +68,8 @@ def transcribe(
     """Transcribe recordings: wav, flac and whatever else libsndfile reads.
 
     Several channels are mixed to one, other sampling rates are resampled. A long recording is transcribed in parts that
-    overlap. A file that cannot be used is reported and the others are transcribed; the exit code is then 2.
+    overlap. A file that cannot be used is reported and the others are transcribed; the exit code is then 2. As text, it
+    leaves an empty line.
 
     With --timestamps, words have start and end in seconds: by the alignment of CTC or, without CTC, by the peaks of
     attention.
@@ -107,7 +108,7 @@ def transcribe(
     )
     failures: list[CalqueError] = []
     with sink(output) as out:
-        for row in _rows(paths, answers, failures, format=format_name):
+        for row in _rows(paths, answers, failures, format=format_name, nbest=nbest):
             out.write(row)
             out.flush()
     if failures:
@@ -123,14 +124,21 @@ def _format(format: str | None, *, timestamps: bool, several: bool) -> str:
 
 
 def _rows(
-    paths: Sequence[str], answers: "Iterator[SpeechAnswer]", failures: list[CalqueError], *, format: str
+    paths: Sequence[str], answers: "Iterator[SpeechAnswer]", failures: list[CalqueError], *, format: str, nbest: int
 ) -> Iterator[bytes]:
-    """The output for each recording; an error goes to standard error, and in JSON lines also to the output."""
+    """The output for each recording; an error goes to standard error, and in JSON lines also to the output.
+
+    As text, empty lines take the place of a failed recording, so that lines can be matched with files.
+    """
     for path, answer in zip(paths, answers, strict=True):
         if isinstance(answer, CalqueError):
             failures.append(answer)
             typer.echo(f"error: {answer}", err=True)
-            yield json_line({"file": path, "error": str(answer)}) if format == "jsonl" else b""
+            match format:
+                case "text":
+                    yield b"\n" * nbest
+                case "jsonl":
+                    yield json_line({"file": path, "error": str(answer)})
         else:
             yield _row(path, answer, format=format)
 
