@@ -122,6 +122,32 @@ def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command
     assert mixed.code == 2 and "cannot be combined" in mixed.err
 
 
+def test_a_language_model_changes_transcripts_and_scores_alike(
+    spoken: Spoken, tmp_path: Path, command: Command
+) -> None:
+    (tmp_path / "text").write_text("high high high\nhigh high\n" * 50)
+    with without_plots():
+        trained = command(
+            *("train", "--text", tmp_path / "text", "text.kind=given", f"text.path={spoken.run}", "--scale", 0.1),
+            *("task.reading=lines", "training.steps=10", "training.device=cpu", "--run", tmp_path / "language"),
+        )
+    assert trained.code == 0, trained.err
+    manifest = spoken.folder / "valid" / "manifest.jsonl"
+    wavs = [spoken.folder / "valid" / f"{number}.wav" for number in range(12)]
+    fused = ["--language", tmp_path / "language", "language_weight=3", "reward=6", "--beam", 4]
+    plain = ["reward=6", "--beam", 4]
+    for name, options in (("plain", plain), ("fused", fused)):
+        answer = command("evaluate", spoken.run, "--audio", manifest, *options, "--output", tmp_path / name)
+        assert answer.code == 0, answer.err
+        transcribed = command("transcribe", spoken.run, *wavs, *options, "--format", "text")
+        assert transcribed.out == (tmp_path / name).read_text(), transcribed.err
+    assert (tmp_path / "plain").read_text() != (tmp_path / "fused").read_text()
+    wrong = command("evaluate", spoken.run, "--audio", manifest, "--language", spoken.run)
+    assert wrong.code == 2 and "is not a language model but a speech recogniser" in wrong.err
+    idle = command("evaluate", spoken.run, "--text", manifest, "--language", tmp_path / "language")
+    assert idle.code == 2 and "--language needs --audio" in idle.err
+
+
 def test_the_python_of_the_page_works_as_written(
     spoken: Spoken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,9 +84,9 @@ def transcribe(
 
         calque transcribe runs/speech talk.wav --language runs/english --beam 20 language_weight=0.3
     """
-    from calque.commands.loading import search_of
+    from calque.commands.loading import load_language_model, search_of
     from calque.commands.output import refuse_output, sink
-    from calque.engine import TextGenerator, load, load_recogniser, model_kind
+    from calque.engine import load_recogniser
 
     settings = [text for text in files if "=" in text and not exists(Path(text))]
     paths = [text for text in files if text not in settings]
@@ -98,10 +98,7 @@ def transcribe(
     recogniser = load_recogniser(model, device=device_name, precision=precision_name)
     generator = None
     if language is not None:
-        loaded = load(language, device=device_name, precision=precision_name)
-        if not isinstance(loaded, TextGenerator):
-            raise ConfigError(f"--language: {language} is not a language model but {model_kind(loaded)}")
-        generator = loaded
+        generator = load_language_model(language, device=device_name, precision=precision_name)
     search = search_of(recogniser.search, settings, beam=beam, nbest=nbest, batch_tokens=None)
     answers = recogniser.answers(
         paths, search=search, nbest=nbest, timestamps=timestamps, language=generator, chunk=chunk
