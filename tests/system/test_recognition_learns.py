@@ -1,4 +1,4 @@
-"""Recognisers must learn: tones whose order decides the text, with every head."""
+"""Recognisers must learn: tones whose order decides the text, with CTC, and with attention beside it."""
 
 import pytest
 

@@ -10,8 +10,9 @@ from calque.data.tables import Weight
 class AudioConfig(Config):
     """A manifest of recordings with their transcripts: JSON objects, one per line, or a table separated by tabs.
 
-    A JSON object has the keys audio and text and optionally start, end and speaker. A table whose first line names its
-    columns has the same columns; without such a line, the first column is the audio file and the second the text.
+    A JSON object has the keys audio and text and optionally start, end and speaker, and no others. A table whose first
+    line names its columns has the same columns, and others are ignored; without such a line, the first column is the
+    audio file and the second the text.
     """
 
     kind: Literal["audio"] = "audio"

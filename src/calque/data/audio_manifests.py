@@ -12,8 +12,6 @@ from calque.errors import DataError
 from calque.parsing import parse_json
 from calque.text.cleaning import strip_bom, strip_return
 
-COLUMNS = ("start", "end", "speaker")  # optional
-
 
 class Entry(NamedTuple):
     """One line of a manifest."""
@@ -113,7 +111,12 @@ def _object(text: str, corpus: AudioConfig) -> Entry:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, found {type(values).__name__}")
-    return _entry(values, corpus)
+    entry = _entry(values, corpus)
+    if unknown := sorted(values.keys() - {corpus.audio_key, corpus.text_key, "start", "end", "speaker"}):
+        raise ValueError(
+            f"unknown key {unknown[0]!r}; expected {corpus.audio_key}, {corpus.text_key}, start, end and speaker"
+        )
+    return entry
 
 
 def _entry(values: dict[str, Any], corpus: AudioConfig) -> Entry:

@@ -154,6 +154,8 @@ def test_manifests_of_both_formats(folder: Path, name) -> None:
 def test_other_keys_and_other_names(folder: Path) -> None:
     rows = entries(folder, "m.data", '{"path": "a.wav", "sentence": "one"}\n', audio_key="path", text_key="sentence")
     assert rows.columns[1] == ["one"]
+    table = "id\taudio\ttext\n7\ta.wav\tone\n"
+    assert entries(folder, "more.tsv", table).columns[1] == ["one"]
     assert entries(folder, "m.list", "a.wav\tone\n", format="tsv").columns[1] == ["one"]
 
 
@@ -172,6 +174,7 @@ BAD_LINES = {
     '{"audio": "", "text": "one"}': "not the name of a file",
     '{"audio": "a\\u0000.wav", "text": "one"}': "not the name of a file",
     '{"audio": "a.wav", "text": "\\ud800"}': "lone surrogate",
+    '{"audio": "a.wav", "text": "one", "ende": 3}': "unknown key 'ende'; expected audio, text, start, end and speaker",
 }
 
 
