@@ -102,8 +102,9 @@ def evaluate(
     if language is not None and audio is None:
         raise ConfigError("--language needs --audio, the recordings that a speech recogniser is scored on")
     if images is not None:
-        if any((source, reference, target, sequences, audio, text, conll, columns, confusion)):
-            raise ConfigError("--images is for a captioner and cannot be combined with the files of other tasks")
+        others = (source, reference, target, pooling, metric, sequences, audio, text, conll, columns, confusion)
+        if any(others) or exclude_seen is not None:
+            raise ConfigError("--images is for a captioner and cannot be combined with options of other tasks")
         evaluate_captioner(
             model,
             images,
@@ -116,7 +117,8 @@ def evaluate(
         )
         return
     if audio is not None:
-        if any((source, reference, target, pooling, metric, text, conll, columns, confusion)):
+        others = (source, reference, target, pooling, metric, sequences, text, conll, columns, confusion)
+        if any(others) or exclude_seen is not None:
             raise ConfigError("--audio is for a speech recogniser and cannot be combined with options of other tasks")
         evaluate_recogniser(
             model,
