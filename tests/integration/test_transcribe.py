@@ -62,6 +62,15 @@ def test_a_bad_file_is_named_and_the_others_transcribed(spoken: Spoken, tmp_path
     assert answer.code == 2 and len(answer.out.splitlines()) == 1
     for name in ("bad.wav: ", "none.wav: empty: no audio", "gone.wav: no such file"):
         assert name in answer.err
+    output = tmp_path / "out"
+    output.write_text("")
+    assert "unknown key" in command("transcribe", spoken.run, spoken.wavs[0], f"a={'a' * 300}.wav").err
+    answer = command("transcribe", spoken.run, spoken.wavs[0], f"{'a' * 300}.wav", "--output", output)
+    assert answer.code == 2 and "File name too long" in answer.err and len(output.read_text().splitlines()) == 1
+    good, bad = spoken.wavs[0], tmp_path / "bad.wav"
+    text = command("transcribe", spoken.run, good).out
+    assert command("transcribe", spoken.run, bad, good, bad, good, "--format", "text").out == f"\n{text}\n{text}"
+    assert command("transcribe", spoken.run, bad, "--format", "text", "--nbest", 2).out == "\n\n"
     lines = command("transcribe", spoken.run, tmp_path / "bad.wav", "--format", "jsonl").out
     assert "bad.wav" in json.loads(lines)["error"]
 
@@ -113,6 +122,32 @@ def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command
     assert mixed.code == 2 and "cannot be combined" in mixed.err
 
 
+def test_a_language_model_changes_transcripts_and_scores_alike(
+    spoken: Spoken, tmp_path: Path, command: Command
+) -> None:
+    (tmp_path / "text").write_text("high high high\nhigh high\n" * 50)
+    with without_plots():
+        trained = command(
+            *("train", "--text", tmp_path / "text", "text.kind=given", f"text.path={spoken.run}", "--scale", 0.1),
+            *("task.reading=lines", "training.steps=10", "training.device=cpu", "--run", tmp_path / "language"),
+        )
+    assert trained.code == 0, trained.err
+    manifest = spoken.folder / "valid" / "manifest.jsonl"
+    wavs = [spoken.folder / "valid" / f"{number}.wav" for number in range(12)]
+    fused = ["--language", tmp_path / "language", "language_weight=3", "reward=6", "--beam", 4]
+    plain = ["reward=6", "--beam", 4]
+    for name, options in (("plain", plain), ("fused", fused)):
+        answer = command("evaluate", spoken.run, "--audio", manifest, *options, "--output", tmp_path / name)
+        assert answer.code == 0, answer.err
+        transcribed = command("transcribe", spoken.run, *wavs, *options, "--format", "text")
+        assert transcribed.out == (tmp_path / name).read_text(), transcribed.err
+    assert (tmp_path / "plain").read_text() != (tmp_path / "fused").read_text()
+    wrong = command("evaluate", spoken.run, "--audio", manifest, "--language", spoken.run)
+    assert wrong.code == 2 and "is not a language model but a speech recogniser" in wrong.err
+    idle = command("evaluate", spoken.run, "--text", manifest, "--language", tmp_path / "language")
+    assert idle.code == 2 and "--language needs --audio" in idle.err
+
+
 def test_the_python_of_the_page_works_as_written(
     spoken: Spoken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,10 +187,11 @@ def test_check_counts_and_names_recordings_that_cannot_be_used(tmp_path: Path, c
     assert "8000 Hz" in answer.out and "iconv" not in answer.out
     skipped = command("data", "check", *settings, "data.invalid=skip")
     assert skipped.code == 0, skipped.err
+    assert "left out: 5 unusable" in skipped.err
     good = write_tones(tmp_path / "good", recordings=30)
     good.write_text(good.read_text() + f'{{"audio": "0.wav", "text": "{"low " * 90}"}}\n')
     unfit = command("data", "check", "--audio", good, f"task.rate={RATE}", "text.kind=words")
-    assert unfit.code == 2 and "0.wav: a text of 90 tokens does not fit" in unfit.err
+    assert unfit.code == 2 and "line 31: " in unfit.err and "0.wav: a text of 90 tokens does not fit" in unfit.err
 
 
 def test_train_rejects_bad_recordings_or_leaves_them_out(tmp_path: Path, command: Command) -> None:

@@ -112,6 +112,7 @@ def check(
         typer.echo(f"text: {advice}")
     if any(corpus.problems for corpus in report.corpora):
         raise DataError(REJECTED)
+    typer.echo(prepared.summary(unit=preparation.unit), err=True)
     typer.echo("training would accept these corpora", err=True)
 
 

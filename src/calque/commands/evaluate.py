@@ -16,6 +16,7 @@ from calque.commands.options import (
     count_option,
     file_option,
     model_argument,
+    model_option,
     search_argument,
 )
 from calque.commands.recogniser_scores import evaluate_recogniser
@@ -43,6 +44,9 @@ def evaluate(
     text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
     audio: Annotated[Path | None, file_option(help="A manifest of recordings, for a speech recogniser.")] = None,
+    language: Annotated[
+        Path | None, model_option(help="With --audio: a language model, as in `calque transcribe`.")
+    ] = None,
     images: Annotated[Path | None, file_option(help="A manifest of images and captions, for a captioner.")] = None,
     columns: Columns = None,
     confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
@@ -91,8 +95,12 @@ def evaluate(
 
         calque evaluate runs/digits --audio test.jsonl --beam 10
 
+        calque evaluate runs/speech --audio test.jsonl --language runs/english language_weight=0.3
+
         calque evaluate runs/captions --images test.jsonl
     """
+    if language is not None and audio is None:
+        raise ConfigError("--language needs --audio, the recordings that a speech recogniser is scored on")
     if images is not None:
         if (
             any((source, reference, target, pooling, metric, sequences, audio, text, conll, columns, confusion))
@@ -121,6 +129,7 @@ def evaluate(
             audio,
             settings=settings or [],
             beam=beam,
+            language=language,
             output=output,
             as_json=as_json,
             device=device,

@@ -30,6 +30,14 @@ def refuse_unreadable(*paths: Path | None) -> None:
         raise DataError("\n".join(problems))
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file; false for a name that no file can have, such as one that is too long."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def is_pipe(path: Path) -> bool:
     """Whether a path exists but cannot be read twice: a pipe, a terminal or another device."""
     return path.exists() and not path.is_file() and not path.is_dir()

@@ -70,7 +70,9 @@ class ModelPaths(NamedTuple):
         """The translator with its ensemble, and the channel that reranks its beam if there is a reverse model."""
         keep_memory()
         translator, *members = (self._translator(path) for path in (self.model, *self.ensemble))
-        language = self._language_model(self.language) if self.language else None
+        language = None
+        if self.language:
+            language = load_language_model(self.language, device=self.device, precision=self.precision)
         if self.reverse is not None:
             reverse = self._translator(self.reverse)
             channel = Channel(reverse, language=language, warn=partial(typer.echo, err=True))
@@ -82,14 +84,16 @@ class ModelPaths(NamedTuple):
     def _translator(self, path: Path) -> Translator:
         return load_translator(path, device=self.device, precision=self.precision)
 
-    def _language_model(self, path: Path) -> TextGenerator:
-        loaded = load(path, device=self.device, precision=self.precision)
-        if not isinstance(loaded, TextGenerator):
-            raise DataError(
-                f"--language: {path} is not a language model but {model_kind(loaded)}; train a language model with "
-                "`calque train --text FILE`"
-            )
-        return loaded
+
+def load_language_model(path: Path, *, device: DeviceName, precision: PrecisionName) -> TextGenerator:
+    """The language model of the option --language."""
+    loaded = load(path, device=device, precision=precision)
+    if not isinstance(loaded, TextGenerator):
+        raise DataError(
+            f"--language: {path} is not a language model but {model_kind(loaded)}; train a language model with "
+            "`calque train --text FILE`"
+        )
+    return loaded
 
 
 EVALUATION_OPTIONS: dict[type[Loaded], str] = {

@@ -1,5 +1,6 @@
 """Options and arguments that several commands share; help lists their choices, and shells complete them."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -57,6 +58,11 @@ def factor_option(*names: str, help: str, panel: str | None = None) -> Any:
     return typer.Option(*names, help=help, metavar="FACTOR", parser=_factor, rich_help_panel=panel)
 
 
+def seconds_option(*names: str, help: str, panel: str | None = None) -> Any:
+    """An option whose value is a duration."""
+    return typer.Option(*names, help=help, metavar="SECONDS", parser=_seconds, rich_help_panel=panel)
+
+
 def model_argument(*, help: str) -> Any:
     """The run or model folder that a command uses."""
     return typer.Argument(metavar="MODEL", help=help)
@@ -97,6 +103,16 @@ def _factor(text: str) -> float:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"expected a number such as 0.25, found {text!r}") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise typer.BadParameter(f"expected a number of seconds such as 20, found {text!r}")
+    return seconds
 
 
 Device = Annotated[str, choice_option(choices=DEVICES, help="auto: the fastest available.", panel=COMPUTATION)]

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from calque import __version__
-from calque.commands.inputs import is_pipe
+from calque.commands.inputs import exists, is_pipe
 from calque.commands.standard_streams import ClosedOutput
 from calque.errors import CalqueError, DataError
 from calque.folders import MANIFEST, sha256_of, sync
@@ -148,7 +148,7 @@ def refuse_output(output: Path | None, *inputs: Path | None, option: str = "--ou
     """Raises a DataError if an output is a folder, is in a missing folder, or is one of the inputs."""
     if output and output.is_dir():
         raise DataError(f"{output}: is a folder; name a file for {option}")
-    if output and output.is_file() and any(path and path.exists() and output.samefile(path) for path in inputs):
+    if output and output.is_file() and any(path and exists(path) and output.samefile(path) for path in inputs):
         raise DataError(f"{output}: is also an input and would be overwritten; choose another {option}")
     if output and is_replaceable(output):
         folder = (Path(os.path.realpath(output)) if output.is_symlink() else output).parent

@@ -10,7 +10,7 @@ from calque.commands.inputs import device_and_precision, refuse_unreadable
 from calque.errors import CalqueError, DataError
 
 if TYPE_CHECKING:
-    from calque.engine import Recogniser
+    from calque.engine import Recogniser, TextGenerator
     from calque.evaluation.word_errors import Errors, Interval
     from calque.search.settings import SearchConfig
 
@@ -29,13 +29,14 @@ def evaluate_recogniser(
     *,
     settings: list[str],
     beam: int | None,
+    language: Path | None,
     output: Path | None,
     as_json: bool,
     device: str,
     precision: str,
 ) -> None:
     """Prints WER and CER with confidence intervals, and writes the transcripts to `output` if it is given."""
-    from calque.commands.loading import load_to_evaluate, search_of
+    from calque.commands.loading import load_language_model, load_to_evaluate, search_of
     from calque.commands.output import refuse_output, sink
     from calque.engine import Recogniser
     from calque.evaluation.word_errors import error_rates
@@ -44,9 +45,12 @@ def evaluate_recogniser(
     refuse_unreadable(audio)
     refuse_output(output, audio)
     recogniser = load_to_evaluate(model, Recogniser, device=device_name, precision=precision_name)
+    generator = None
+    if language is not None:
+        generator = load_language_model(language, device=device_name, precision=precision_name)
     search = search_of(recogniser.search, settings, beam=beam, nbest=1, batch_tokens=None)
     test = read_audio_test(audio)
-    texts = transcribe_test(recogniser, test, search=search)
+    texts = transcribe_test(recogniser, test, search=search, language=generator)
     if output is not None:
         with sink(output) as out:
             out.write("".join(f"{' '.join(text.split())}\n" for text in texts).encode())
@@ -83,7 +87,7 @@ def read_audio_test(path: Path) -> AudioTest:
     for block in read_blocks(corpus, limit=LINE_LIMIT):
         rows = parse_manifest(block, corpus, limit=LINE_LIMIT)
         problems += rows.malformed + rows.invalid
-        for cell, text, folder, _ in zip(*rows.columns, strict=True):
+        for cell, text, folder, *_ in zip(*rows.columns, strict=True):
             clip = Clip.of(cell)
             test.clips.append(clip._replace(path=str(Path(folder) / clip.path)).cell)
             test.references.append(text)
@@ -93,12 +97,14 @@ def read_audio_test(path: Path) -> AudioTest:
     return test
 
 
-def transcribe_test(recogniser: "Recogniser", test: AudioTest, *, search: "SearchConfig") -> list[str]:
+def transcribe_test(
+    recogniser: "Recogniser", test: AudioTest, *, search: "SearchConfig", language: "TextGenerator | None"
+) -> list[str]:
     """The best transcript of every recording."""
     from calque.data.audio import Clip
 
     texts = []
-    for answer in recogniser.answers(map(Clip.of, test.clips), search=search):
+    for answer in recogniser.answers(map(Clip.of, test.clips), search=search, language=language):
         if isinstance(answer, CalqueError):
             raise answer
         texts.append(answer.text)

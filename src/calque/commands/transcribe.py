@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calque.commands.inputs import choice, device_and_precision
+from calque.commands.inputs import choice, device_and_precision, exists
 from calque.commands.options import (
     INPUT_OUTPUT,
     MODELS,
@@ -15,10 +15,10 @@ from calque.commands.options import (
     Precision,
     choice_option,
     count_option,
-    factor_option,
     file_option,
     model_argument,
     model_option,
+    seconds_option,
 )
 from calque.commands.rendering import json_line, one_field
 from calque.errors import CalqueError, ConfigError, exit_code
@@ -56,7 +56,7 @@ def transcribe(
     beam: Annotated[int | None, count_option(help="Beam size; 1 is greedy.", panel=SEARCH)] = None,
     chunk: Annotated[
         float | None,
-        factor_option(help="Split recordings longer than this many seconds; by default, as in training.", panel=SEARCH),
+        seconds_option(help="Split longer recordings into parts; by default, as in training.", panel=SEARCH),
     ] = None,
     language: Annotated[
         Path | None,
@@ -68,7 +68,8 @@ def transcribe(
     """Transcribe recordings: wav, flac and whatever else libsndfile reads.
 
     Several channels are mixed to one, other sampling rates are resampled. A long recording is transcribed in parts that
-    overlap. A file that cannot be used is reported and the others are transcribed; the exit code is then 2.
+    overlap. A file that cannot be used is reported and the others are transcribed; the exit code is then 2. As text, it
+    leaves an empty line.
 
     With --timestamps, words have start and end in seconds: by the alignment of CTC or, without CTC, by the peaks of
     attention.
@@ -83,11 +84,11 @@ def transcribe(
 
         calque transcribe runs/speech talk.wav --language runs/english --beam 20 language_weight=0.3
     """
-    from calque.commands.loading import search_of
+    from calque.commands.loading import load_language_model, search_of
     from calque.commands.output import refuse_output, sink
-    from calque.engine import TextGenerator, load, load_recogniser, model_kind
+    from calque.engine import load_recogniser
 
-    settings = [text for text in files if "=" in text and not Path(text).exists()]
+    settings = [text for text in files if "=" in text and not exists(Path(text))]
     paths = [text for text in files if text not in settings]
     if not paths:
         raise ConfigError("no audio files: name at least one after the model")
@@ -97,17 +98,14 @@ def transcribe(
     recogniser = load_recogniser(model, device=device_name, precision=precision_name)
     generator = None
     if language is not None:
-        loaded = load(language, device=device_name, precision=precision_name)
-        if not isinstance(loaded, TextGenerator):
-            raise ConfigError(f"--language: {language} is not a language model but {model_kind(loaded)}")
-        generator = loaded
+        generator = load_language_model(language, device=device_name, precision=precision_name)
     search = search_of(recogniser.search, settings, beam=beam, nbest=nbest, batch_tokens=None)
     answers = recogniser.answers(
         paths, search=search, nbest=nbest, timestamps=timestamps, language=generator, chunk=chunk
     )
     failures: list[CalqueError] = []
     with sink(output) as out:
-        for row in _rows(paths, answers, failures, format=format_name):
+        for row in _rows(paths, answers, failures, format=format_name, nbest=nbest):
             out.write(row)
             out.flush()
     if failures:
@@ -123,14 +121,21 @@ def _format(format: str | None, *, timestamps: bool, several: bool) -> str:
 
 
 def _rows(
-    paths: Sequence[str], answers: "Iterator[SpeechAnswer]", failures: list[CalqueError], *, format: str
+    paths: Sequence[str], answers: "Iterator[SpeechAnswer]", failures: list[CalqueError], *, format: str, nbest: int
 ) -> Iterator[bytes]:
-    """The output for each recording; an error goes to standard error, and in JSON lines also to the output."""
+    """The output for each recording; an error goes to standard error, and in JSON lines also to the output.
+
+    As text, empty lines take the place of a failed recording, so that lines can be matched with files.
+    """
     for path, answer in zip(paths, answers, strict=True):
         if isinstance(answer, CalqueError):
             failures.append(answer)
             typer.echo(f"error: {answer}", err=True)
-            yield json_line({"file": path, "error": str(answer)}) if format == "jsonl" else b""
+            match format:
+                case "text":
+                    yield b"\n" * nbest
+                case "jsonl":
+                    yield json_line({"file": path, "error": str(answer)})
         else:
             yield _row(path, answer, format=format)
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from calque.errors import DataError
 
 MISSING = "soundfile is not installed: pip install 'calque[speech]'"
 LONGEST = 4 * 3600  # seconds of a recording that is read at once
+MOST = 1 << 29  # samples of a channel that are read at once: 3 hours at 48 kHz, 2 GiB
+BLOCK = 1 << 20  # samples of all channels that are decoded before they are mixed
 
 Samples = NDArray[np.float32]
 
@@ -66,18 +69,17 @@ def read_sound(clip: Clip, *, folder: Path) -> Sound:
     with _open(folder / clip.path) as file:
         first, count = _part(clip, file, folder=folder)
         try:
-            file.seek(first)
-            channels = file.read(count, dtype="float32", always_2d=True)
+            samples, read = _mixed(file, first=first, count=count)
         except (soundfile.SoundFileError, RuntimeError, ValueError, MemoryError) as error:
             raise DataError(f"{clip.name(folder)}: damaged audio: {_reason(error)}") from None
         rate = file.samplerate
-    if len(channels) < count:
+    if read < count:
         raise DataError(
-            f"{clip.name(folder)}: truncated: {len(channels) / rate:.2f} s of audio, its header says {count / rate:.2f}"
+            f"{clip.name(folder)}: truncated: {read / rate:.2f} s of audio, its header says {count / rate:.2f}"
         )
-    if not np.isfinite(channels).all():
+    if not np.isfinite(samples).all():
         raise DataError(f"{clip.name(folder)}: damaged audio: samples that are not numbers")
-    return Sound(np.ascontiguousarray(channels.mean(axis=1)), rate)
+    return Sound(samples, rate)
 
 
 def read_at_rate(clip: Clip, *, folder: Path, rate: int) -> Samples:
@@ -88,7 +90,9 @@ def read_at_rate(clip: Clip, *, folder: Path, rate: int) -> Samples:
 
 def to_int16(samples: NDArray[Any]) -> NDArray[np.int16]:
     """Samples as 16-bit integers; those beyond ±1 are clipped."""
-    return np.clip(np.rint(samples * 32768.0), -32768, 32767).astype(np.int16)
+    scaled = samples * 32768.0
+    np.rint(scaled, out=scaled)
+    return np.clip(scaled, -32768, 32767, out=scaled).astype(np.int16)
 
 
 def clip_problem(clip: Clip, *, folder: Path) -> str | None:
@@ -108,26 +112,46 @@ def _part(clip: Clip, file: Any, *, folder: Path) -> tuple[int, int]:
     if total <= 0:
         raise DataError(f"{clip.name(folder)}: empty: no audio")
     start, end = clip.start or 0.0, total / rate if clip.end is None else clip.end
-    first, last = round(start * rate), round(end * rate)
-    if not 0 <= first < last or last > total + rate // 100:
+    is_inside = 0 <= start < end <= total / rate + 0.01  # false for NaN too; an end may be rounded to hundredths
+    first, last = (round(start * rate), min(round(end * rate), total)) if is_inside else (0, 0)
+    if first >= last:
         raise DataError(
             f"{clip.name(folder)}: the file has {total / rate:.2f} s of audio; start must be before end, both within it"
         )
     if last - first > LONGEST * rate:
         raise DataError(f"{clip.name(folder)}: longer than {LONGEST // 3600} hours; split it")
-    return first, min(last, total) - first
+    if last - first > MOST:
+        raise DataError(f"{clip.name(folder)}: {last - first:,} samples per channel, more than {MOST:,}; split it")
+    return first, last - first
+
+
+def _mixed(file: Any, *, first: int, count: int) -> tuple[Samples, int]:
+    """The mean of the channels of a part of a file, and how many samples could be read; decoded block by block."""
+    samples, read = np.empty(count, dtype=np.float32), 0
+    file.seek(first)
+    while read < count:
+        channels = file.read(min(count - read, max(1, BLOCK // file.channels)), dtype="float32", always_2d=True)
+        if not len(channels):
+            break
+        samples[read : read + len(channels)] = channels.mean(axis=1)
+        read += len(channels)
+    return samples, read
 
 
 def _open(path: Path) -> Any:
     soundfile = _soundfile()
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
-    if not path.is_file():
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:  # e.g. a name that is too long or has a NUL
+        raise DataError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}") from None
+    if not S_ISREG(status.st_mode):
         raise DataError(f"{path}: not a regular file")
     try:
         return soundfile.SoundFile(path)
     except (soundfile.SoundFileError, RuntimeError, TypeError, OSError) as error:
-        if path.stat().st_size == 0:
+        if status.st_size == 0:
             raise DataError(f"{path}: empty file") from None
         raise DataError(f"{path}: not audio that can be read (wav, flac, ogg, …): {_reason(error)}") from None
 

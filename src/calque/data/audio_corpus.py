@@ -10,8 +10,9 @@ from calque.data.tables import Weight
 class AudioConfig(Config):
     """A manifest of recordings with their transcripts: JSON objects, one per line, or a table separated by tabs.
 
-    A JSON object has the keys audio and text and optionally start, end and speaker. A table whose first line names its
-    columns has the same columns; without such a line, the first column is the audio file and the second the text.
+    A JSON object has the keys audio and text and optionally start, end and speaker, and no others. A table whose first
+    line names its columns has the same columns, and others are ignored; without such a line, the first column is the
+    audio file and the second the text.
     """
 
     kind: Literal["audio"] = "audio"
@@ -31,6 +32,8 @@ class AudioConfig(Config):
         return self.format == "tsv" or (self.format == "auto" and ".tsv" in self.path.suffixes)
 
 
-AUDIO_COLUMNS = ("audio", "text", "folder", "speaker")
-"""The columns of a manifest: the recording as `Clip.cell` writes it, its text, the manifest's folder, the speaker."""
+PLACE = "place"
+AUDIO_COLUMNS = ("audio", "text", "folder", "speaker", PLACE)
+"""The columns of a manifest: the recording as `Clip.cell` writes it, its text, the manifest's folder, the speaker, and
+the manifest with the line, for messages."""
 AUDIO_LINES = 64  # lines of a manifest in a block, whose recordings are in memory together

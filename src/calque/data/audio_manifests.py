@@ -5,14 +5,12 @@ import math
 from typing import Any, NamedTuple
 
 from calque.data.audio import Clip, clip_problem
-from calque.data.audio_corpus import AudioConfig
+from calque.data.audio_corpus import AUDIO_COLUMNS, AudioConfig
 from calque.data.corpora import Block
 from calque.data.lines import decode, describe
 from calque.errors import DataError
 from calque.parsing import parse_json
 from calque.text.cleaning import strip_bom, strip_return
-
-COLUMNS = ("start", "end", "speaker")  # optional
 
 
 class Entry(NamedTuple):
@@ -73,8 +71,11 @@ def parse_manifest(block: Block, corpus: AudioConfig, *, limit: int) -> Manifest
             invalid.append(f"{corpus.path}: line {number}: {problem}")
         else:
             entries.append((entry, number))
-    cells = [(entry.clip.cell, entry.text, str(folder.absolute()), entry.speaker) for entry, _ in entries]
-    columns = [list(column) for column in zip(*cells, strict=True)] if cells else [[], [], [], []]
+    cells = [
+        (entry.clip.cell, entry.text, str(folder.absolute()), entry.speaker, f"{corpus.path}: line {number}")
+        for entry, number in entries
+    ]
+    columns = [list(column) for column in zip(*cells, strict=True)] if cells else [[] for _ in AUDIO_COLUMNS]
     counts = {"empty": empty, "long": long, "invalid": len(invalid), "returns": returns, "marks": marks}
     return ManifestRows(columns, [number for _, number in entries], malformed, invalid, counts)
 
@@ -110,7 +111,12 @@ def _object(text: str, corpus: AudioConfig) -> Entry:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, found {type(values).__name__}")
-    return _entry(values, corpus)
+    entry = _entry(values, corpus)
+    if unknown := sorted(values.keys() - {corpus.audio_key, corpus.text_key, "start", "end", "speaker"}):
+        raise ValueError(
+            f"unknown key {unknown[0]!r}; expected {corpus.audio_key}, {corpus.text_key}, start, end and speaker"
+        )
+    return entry
 
 
 def _entry(values: dict[str, Any], corpus: AudioConfig) -> Entry:
@@ -132,9 +138,9 @@ def _seconds(values: dict[str, Any], key: str) -> float | None:
     if value is None or value == "":
         return None
     try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{key!r} is {value!r}, not a number of seconds") from None
-    if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f"{key!r} is {value!r}, not a number of seconds")
+        seconds = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{key!r} is {str(value)[:20]!r}, not a number of seconds")
     return seconds

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from calque.data.audio_corpus import PLACE
 from calque.data.corpora import Block, Corpus, DataConfig, read_blocks, text_columns
 from calque.data.holdout import Hashes, position_keys, text_hashes
 from calque.data.identical_sides import count_identical
@@ -40,6 +41,8 @@ class Numericalised(NamedTuple):
     """The number of rows left out because a text has no tokens."""
     long: int = 0
     """The number of rows left out because they are too long."""
+    problems: Sequence[str] = ()
+    """Why further rows cannot be used, with file and line; `data.invalid` rejects them or leaves them out."""
 
 
 class Numericaliser(Protocol):
@@ -137,6 +140,7 @@ class Encoded(NamedTuple):
     texts: list[Texts]
     empty: int
     long: int
+    problems: Sequence[str]
 
 
 class RawBlock(NamedTuple):
@@ -187,7 +191,8 @@ def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scann
     if LINKS in text_columns(corpus):
         problems += link_problems(corpus, parsed.rows)
     names = text_columns(corpus)
-    columns = [parsed.columns[names.index(name)] for name in (*preparation.reads, *(LINKS,) * (LINKS in names))]
+    further = [name for name in (LINKS, PLACE) if name in names]
+    columns = [parsed.columns[names.index(name)] for name in (*preparation.reads, *further)]
     is_held_out = raw.role == "train" and not data.valid
     keys = _keys(parsed, columns[0], corpus=raw.corpus, running=preparation.running) if is_held_out else text_hashes([])
     return Scanned(
@@ -233,6 +238,7 @@ def _encode(record: bytes, *, numericaliser: Numericaliser, held_out: Hashes) ->
         [texts[index] for index in valid_ids.rows],
         empty=train_ids.empty + valid_ids.empty,
         long=train_ids.long + valid_ids.long,
+        problems=[*train_ids.problems, *valid_ids.problems],
     )
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -73,6 +73,16 @@ class Prepared:
     def vocabularies(self) -> Path:
         """The folder of the tokenizers and label sets."""
         return self.folder / "tokenizer"
+
+    def summary(self, *, unit: str) -> str:
+        """How many rows there are, and how many training rows are left out for which reason."""
+        unusable = "unusable" if unit in ("images", "recordings") else "not UTF-8"
+        tally = self.train_tally
+        reasons = {"empty": tally.empty, "too long": tally.long, unusable: tally.invalid}
+        listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+        return f"data: {len(self.train):,} {unit} to train on, {len(self.valid):,} to validate" + (
+            f"; left out: {listed}" if listed else ""
+        )
 
     @property
     def valid_text(self) -> list[tuple[str, ...]]:
@@ -273,7 +283,10 @@ def _write(
     tallies: dict[Role, Tally],
     report: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Writes columns and validation text; returns each corpus's range of rows and the counts of unusable rows."""
+    """Writes columns and validation text; returns each corpus's range of rows and the counts of unusable rows.
+
+    Raises a DataError that lists the rows that turned out to be unusable, unless `data.invalid` leaves them out.
+    """
     train, valid = (
         StoreWriter(
             folder / role,
@@ -284,7 +297,8 @@ def _write(
     )
     rows = [0] * len(data.train)
     done = 0
-    left_out = {role: [0, 0] for role in ROLES}
+    left_out = {role: [0, 0, 0] for role in ROLES}
+    problems: list[str] = []
     with train, valid, (folder / "valid.jsonl").open("w", encoding="utf-8", newline="\n") as texts:
         for block in blocks:
             train.append(block.train)
@@ -294,14 +308,18 @@ def _write(
             )
             left_out[block.role][0] += block.empty
             left_out[block.role][1] += block.long
+            left_out[block.role][2] += len(block.problems)
+            problems += block.problems[: _REPORTED - len(problems)]
             if block.role == "train":
                 rows[block.corpus] += block.train_rows
             done += block.lines
             report(done)
+    if data.invalid == "fail":
+        refuse(problems, more=sum(invalid for _, _, invalid in left_out.values()) - len(problems))
     ends = list(accumulate(rows))
     spans = [(end - count, end, corpus.weight) for end, count, corpus in zip(ends, rows, data.train, strict=True)]
-    for role, (empty, long) in left_out.items():
-        tallies[role] = replace(tallies[role], empty=tallies[role].empty + empty, long=tallies[role].long + long)
+    for role, (empty, long, invalid) in left_out.items():
+        tallies[role] += Tally(empty=empty, long=long, invalid=invalid)
     return {
         "train": {"spans": spans, "tally": asdict(tallies["train"])},
         "valid": {"spans": [(0, valid.rows, 1.0)], "tally": asdict(tallies["valid"])},
@@ -330,7 +348,13 @@ def _left_out(tally: Tally, *, unusable: str = "not UTF-8") -> str:
 
 
 def _unusable(preparation: Preparation) -> str:
-    return "without a usable image" if preparation.unit == "images" else "not UTF-8"
+    match preparation.unit:
+        case "images":
+            return "without a usable image"
+        case "recordings":
+            return "that cannot be used"
+        case _:
+            return "not UTF-8"
 
 
 def _states(data: DataConfig) -> list[tuple[int, int]]:

@@ -10,9 +10,7 @@ import numpy as np
 
 from calque.data.audio import Clip, Samples, read_sound, sound_header, to_int16
 from calque.data.fingerprint import text_settings
-from calque.data.lines import Invalid
 from calque.data.numericalise import Numericalised, Texts
-from calque.data.problems import refuse
 from calque.data.resampling import resample
 from calque.data.store import ColumnKind, Rows, pack, smallest_unsigned
 from calque.errors import DataError
@@ -51,7 +49,6 @@ class RecognitionPreparation(NamedTuple):
     longest: float = 30.0
     """Seconds; longer recordings are left out and counted."""
     maximum_length: int = 256
-    invalid: Invalid = "fail"
 
     @property
     def unit(self) -> str:
@@ -112,13 +109,13 @@ class RecognitionNumericaliser(NamedTuple):
         tokens: list[list[int]] = []
         problems: list[str] = []
         empty = long = 0
-        for index, (cell, text, folder) in enumerate(zip(*columns, strict=True)):
+        for index, (cell, text, folder, place) in enumerate(zip(*columns, strict=True)):
             clip, ids = Clip.of(cell), self.tokenizer.encode(text)
             try:
                 samples = self._samples(clip, Path(folder))
                 self._refuse_unfit(clip, samples, ids, folder=Path(folder))
             except DataError as error:
-                problems.append(str(error))
+                problems.append(f"{place}: {error}")
                 continue
             if not ids:
                 empty += 1
@@ -128,11 +125,9 @@ class RecognitionNumericaliser(NamedTuple):
                 usable.append(index)
                 waveforms.append(samples)
                 tokens.append(ids)
-        if self.preparation.invalid == "fail":
-            refuse(problems)
         sound = np.concatenate([to_int16(samples) for samples in waveforms]) if waveforms else np.zeros(0, np.int16)
         audio = Rows(sound, np.array([len(samples) for samples in waveforms], dtype=np.uint32))
-        return Numericalised({AUDIO: audio, TEXT: pack(tokens)}, usable, empty=empty, long=long + len(problems))
+        return Numericalised({AUDIO: audio, TEXT: pack(tokens)}, usable, empty=empty, long=long, problems=problems)
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         return {"text characters": self.tokenizer.unknown_characters("".join(row[1] for row in rows))}

@@ -1,12 +1,13 @@
 """The recogniser: recordings in, text out."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, overload
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from calque.data.audio import Clip, Samples, Sound, read_sound, to_int16
 from calque.data.batching import BatchConfig, Bucketed
@@ -25,7 +26,8 @@ from calque.tasks.recognition import RecognitionConfig, recognition_loss
 from calque.tensors import Padded, exact
 from calque.text import Tokenizer
 
-TOGETHER = 256  # recordings that are sorted by length together and grouped into batches
+TOGETHER = 256  # recordings that are sorted by length together and grouped into batches, at most
+TOGETHER_SAMPLES = 20_000_000  # samples of these recordings: 20 minutes at 16 kHz; one recording may have more
 BATCH_FRAMES = 12_000  # frames per batch, padding included: two minutes
 OVERLAP = 2.0  # seconds by which the parts of a long recording overlap
 NO_MEMORY = "there is not enough memory to transcribe this recording; set a lower --chunk"
@@ -81,8 +83,9 @@ class StoreTranscripts(NamedTuple):
 class _Job(NamedTuple):
     """A recording that is being transcribed."""
 
-    samples: Samples
+    samples: NDArray[np.int16]
     parts: list[SoundPart]
+    name: str  # before messages: its file and ": ", or nothing
 
 
 class Recogniser:
@@ -186,11 +189,12 @@ class Recogniser:
         """A transcript or an error for each recording, in order; one does not depend on the others."""
         settings = self.settings(search=search, nbest=nbest, timestamps=timestamps, language=language)
         longest = self.task.longest if chunk is None else chunk
+        if not math.isfinite(longest * self.task.rate):
+            raise ConfigError(f"chunk is {longest:g} s: expected a number of seconds, such as 20")
         if longest * self.task.rate < 4 * self.stride:
             raise ConfigError(f"chunk is {longest:g} s: too short to recognise anything; give at least 1")
-        remaining = iter(recordings)
-        while group := list(islice(remaining, TOGETHER)):
-            yield from self._group(group, settings, longest=longest, batch_frames=batch_frames)
+        for jobs in _groups(self._job(recording, longest=longest) for recording in recordings):
+            yield from self._group(jobs, settings, longest=longest, batch_frames=batch_frames)
 
     def settings(
         self, *, search: SearchConfig | None, nbest: int, timestamps: bool, language: TextGenerator | None
@@ -234,9 +238,8 @@ class Recogniser:
         return StoreTranscripts(texts, float(total) / max(1, tokens))
 
     def _group(
-        self, recordings: Sequence[Recording], settings: SpeechSearch, *, longest: float, batch_frames: int
+        self, jobs: "Sequence[_Job | CalqueError]", settings: SpeechSearch, *, longest: float, batch_frames: int
     ) -> Iterator[SpeechAnswer]:
-        jobs = [self._job(recording, longest=longest) for recording in recordings]
         pieces = [
             (number, part) for number, job in enumerate(jobs) if isinstance(job, _Job) for part in range(len(job.parts))
         ]
@@ -247,8 +250,8 @@ class Recogniser:
             assert isinstance(job, _Job)
             first = job.parts[part].first * self.stride
             whole = len(job.parts) == 1
-            waveforms[number, part] = to_int16(job.samples if whole else job.samples[first : first + size])
-        results: dict[tuple[int, int], Decoded | CalqueError] = {}
+            waveforms[number, part] = job.samples if whole else job.samples[first : first + size]
+        results: dict[tuple[int, int], Decoded | OutOfMemory] = {}
         for batch in _batches(
             pieces, [len(waveforms[piece]) for piece in pieces], samples=batch_frames * self.task.hop
         ):
@@ -258,35 +261,38 @@ class Recogniser:
                 yield job
             else:
                 own = [results[number, part] for part in range(len(job.parts))]
-                errors = [result for result in own if isinstance(result, CalqueError)]
-                yield errors[0] if errors else self._finish(job, own, settings)  # type: ignore[arg-type]
+                decoded = [result for result in own if isinstance(result, Decoded)]
+                is_whole = len(decoded) == len(own)
+                yield self._finish(job, decoded, settings) if is_whole else OutOfMemory(f"{job.name}{NO_MEMORY}")
 
     def _job(self, recording: Recording, *, longest: float) -> _Job | CalqueError:
-        try:
-            samples = self._samples(recording)
-        except CalqueError as error:
-            return error
-        positions = -(-len(samples) // self.stride)
-        grid = int(longest * self.task.rate) // self.stride
-        return _Job(
-            samples, split_sound(positions, longest=grid, overlap=round(OVERLAP * self.task.rate / self.stride))
-        )
-
-    def _samples(self, recording: Recording) -> Samples:
         if isinstance(recording, str | Path):
             recording = Clip(str(recording))
+        name = f"{recording.name(Path())}: " if isinstance(recording, Clip) else ""
+        try:
+            samples = to_int16(self._samples(recording, name=name))
+        except CalqueError as error:
+            return error
+        except MemoryError:
+            return OutOfMemory(f"{name}there is not enough memory to read this recording; split it")
+        positions = -(-len(samples) // self.stride)
+        grid = int(longest * self.task.rate) // self.stride
+        parts = split_sound(positions, longest=grid, overlap=round(OVERLAP * self.task.rate / self.stride))
+        return _Job(samples, parts, name)
+
+    def _samples(self, recording: Clip | Sound, *, name: str) -> Samples:
         sound = read_sound(recording, folder=Path()) if isinstance(recording, Clip) else recording
         samples = np.asarray(sound.samples, dtype=np.float32)
         samples = samples.mean(axis=1) if samples.ndim == 2 else samples
         if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
-            raise DataError("samples must be finite numbers, [samples] or [samples, channels], and at least one")
+            raise DataError(f"{name}samples must be finite numbers, [samples] or [samples, channels], and at least one")
         if sound.rate != self.task.rate and not self.task.resample:
             raise DataError(
-                f"{sound.rate} samples per second; this model reads {self.task.rate} (task.resample = false)"
+                f"{name}{sound.rate} samples per second; this model reads {self.task.rate} (task.resample = false)"
             )
         return resample(samples, source=sound.rate, target=self.task.rate)
 
-    def _isolated(self, waveforms: Sequence[np.ndarray], settings: SpeechSearch) -> list[Decoded | CalqueError]:
+    def _isolated(self, waveforms: Sequence[np.ndarray], settings: SpeechSearch) -> list[Decoded | OutOfMemory]:
         """The results of a batch; if memory runs out, of its halves, so that an error reaches only its recording."""
         try:
             return list(self._decode(waveforms, settings))
@@ -350,6 +356,20 @@ class Recogniser:
             TimedWord(text.decode(errors="replace"), round(first * second, 3), round(end * second, 3))
             for text, first, end in words
         ]
+
+
+def _groups(jobs: "Iterable[_Job | CalqueError]") -> "Iterator[list[_Job | CalqueError]]":
+    """Consecutive recordings, few enough to be kept in memory together."""
+    group: list[_Job | CalqueError] = []
+    samples = 0
+    for job in jobs:
+        group.append(job)
+        samples += len(job.samples) if isinstance(job, _Job) else 0
+        if len(group) == TOGETHER or samples >= TOGETHER_SAMPLES:
+            yield group
+            group, samples = [], 0
+    if group:
+        yield group
 
 
 def _batches(

@@ -94,7 +94,6 @@ class RecognitionAssembly:
             resampled=self.config.resample,
             longest=self.config.longest,
             maximum_length=self.experiment.data.maximum_length,
-            invalid=self.experiment.data.invalid,
         )
 
     def refuse_unbuildable(self) -> None:

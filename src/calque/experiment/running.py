@@ -350,14 +350,8 @@ def arithmetic(config: TrainingConfig) -> Iterator[None]:
 
 
 def _describe(prepared: Prepared, assembly: Assembly) -> list[str]:
-    tally = prepared.train_tally
-    unit = assembly.preparation.unit
-    unusable = "unusable" if unit == "images" else "not UTF-8"
-    reasons = {"empty": tally.empty, "too long": tally.long, unusable: tally.invalid}
-    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
     return [
-        f"data: {len(prepared.train):,} {unit} to train on, {len(prepared.valid):,} to validate"
-        + (f"; left out: {listed}" if listed else ""),
+        prepared.summary(unit=assembly.preparation.unit),
         *assembly.describe(prepared),
         *(f"warning: {warning}" for warning in prepared.warnings),
     ]

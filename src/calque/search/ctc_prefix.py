@@ -75,41 +75,94 @@ def prefix_beam_search(
     """
     values: NDArray[np.float64] = log_probs.double().cpu().numpy()
     count = min(values.shape[1], 2 * beam + 8 if candidates is None else candidates)
-    language = None if prior is None else _Language(prior)
-    live: dict[Prefix, tuple[float, float]] = {(): (0.0, NOTHING)}  # (b, n)
+    root = _Node()
+    language = None if prior is None else _Language(prior, root)
+    live: dict[_Node, tuple[float, float]] = {root: (0.0, NOTHING)}  # (b, n)
     for row in values:
         likely = np.argsort(-row, kind="stable")[:count].tolist()
         scores: list[float] = row.tolist()
-        after: dict[Prefix, tuple[float, float]] = {}
-        for prefix, (b, n) in live.items():
+        after: dict[_Node, tuple[float, float]] = {}
+        for node, (b, n) in live.items():
             total = _add(b, n)
-            _keep(after, prefix, b=total + scores[blank], n=n + scores[prefix[-1]] if prefix else NOTHING)
+            _keep(after, node, b=total + scores[blank], n=n + scores[node.token] if node.length else NOTHING)
             for token in likely:
                 if token != blank:
-                    before = b if prefix and token == prefix[-1] else total  # a repetition needs a blank between
-                    _keep(after, (*prefix, token), b=NOTHING, n=before + scores[token])
-        ranked = sorted(after, key=lambda prefix: (-_score(prefix, after[prefix], language, reward), prefix))
-        live = {prefix: after[prefix] for prefix in ranked[:beam] if _add(*after[prefix]) > NOTHING}
+                    before = b if node.length and token == node.token else total  # a repetition needs a blank between
+                    _keep(after, node.child(token), b=NOTHING, n=before + scores[token])
+        possible = [node for node, paths in after.items() if _add(*paths) > NOTHING]
+        possible.sort(key=lambda node: (-_score(node, after[node], language, reward), node))
+        live = {node: after[node] for node in possible[:beam]}
+        for node in live:
+            node.join()
         if language is not None:
             language.read(list(live))
     found = [
-        CtcHypothesis(prefix, _score(prefix, paths, language, reward, ends=True), _add(*paths))
-        for prefix, paths in live.items()
+        CtcHypothesis(node.tokens, _score(node, paths, language, reward, ends=True), _add(*paths))
+        for node, paths in live.items()
     ]
     return sorted(found, key=lambda hypothesis: (-hypothesis.score, hypothesis.tokens))[:nbest]
 
 
+class _Node:
+    """A prefix as a node of a trie: its last token, and the prefix before it.
+
+    A prefix has only one node while it is in the trie, so nodes are compared and hashed by identity, and a position
+    costs the same however long the prefixes are. Nodes are in the lexicographic order of their tokens.
+    """
+
+    __slots__ = ("children", "length", "parent", "token")
+
+    def __init__(self, parent: "_Node | None" = None, token: int = -1) -> None:
+        self.parent = parent
+        self.token = token
+        self.length: int = 0 if parent is None else parent.length + 1
+        self.children: dict[int, _Node] = {}
+
+    def child(self, token: int) -> "_Node":
+        """The prefix with a further token: its node in the trie or, if there is none, a new one outside it."""
+        return self.children.get(token) or _Node(self, token)
+
+    def join(self) -> None:
+        """Makes the node part of the trie."""
+        if self.parent is not None:
+            self.parent.children[self.token] = self
+
+    @property
+    def tokens(self) -> Prefix:
+        reversed_tokens, node = [], self
+        while node.parent is not None:
+            reversed_tokens.append(node.token)
+            node = node.parent
+        return tuple(reversed(reversed_tokens))
+
+    def __lt__(self, other: "_Node") -> bool:
+        """Compares tokens where the prefixes part, which is near their ends for prefixes of one beam."""
+        shortest = min(self.length, other.length)
+        first, second = self._of_length(shortest), other._of_length(shortest)
+        if first is second:
+            return self.length < other.length
+        while first.parent is not None and second.parent is not None and first.parent is not second.parent:
+            first, second = first.parent, second.parent
+        return first.token < second.token
+
+    def _of_length(self, length: int) -> "_Node":
+        node = self
+        while node.length > length and node.parent is not None:
+            node = node.parent
+        return node
+
+
 def _score(
-    prefix: Prefix, paths: tuple[float, float], language: "_Language | None", reward: float, *, ends: bool = False
+    node: _Node, paths: tuple[float, float], language: "_Language | None", reward: float, *, ends: bool = False
 ) -> float:
-    prior = 0.0 if language is None else language.score(prefix, ends=ends)
-    return _add(*paths) + prior + reward * len(prefix)
+    prior = 0.0 if language is None else language.score(node, ends=ends)
+    return _add(*paths) + prior + reward * node.length
 
 
-def _keep(prefixes: dict[Prefix, tuple[float, float]], prefix: Prefix, *, b: float, n: float) -> None:
+def _keep(prefixes: dict[_Node, tuple[float, float]], node: _Node, *, b: float, n: float) -> None:
     """Adds the probabilities of further paths to a prefix."""
-    before = prefixes.get(prefix)
-    prefixes[prefix] = (b, n) if before is None else (_add(before[0], b), _add(before[1], n))
+    before = prefixes.get(node)
+    prefixes[node] = (b, n) if before is None else (_add(before[0], b), _add(before[1], n))
 
 
 def _add(first: float, second: float) -> float:
@@ -125,39 +178,39 @@ class _Language:
     by one, as a survivor is read only once.
     """
 
-    def __init__(self, prior: Prior) -> None:
+    def __init__(self, prior: Prior, root: _Node) -> None:
         self.prior = prior
-        self._next: dict[Prefix, list[float]] = {}  # log-probabilities of the token after a prefix
-        self._states: dict[Prefix, Any] = {}
-        self._totals: dict[Prefix, float] = {(): 0.0}
-        self._read((), prior.start, prior.state)
+        self._next: dict[_Node, list[float]] = {}  # log-probabilities of the token after a prefix
+        self._states: dict[_Node, Any] = {}
+        self._totals: dict[_Node, float] = {root: 0.0}
+        self._read(root, prior.start, prior.state)
 
-    def score(self, prefix: Prefix, *, ends: bool) -> float:
+    def score(self, node: _Node, *, ends: bool) -> float:
         if ends:
-            return self.prior.weight * (self._totals[prefix] + self._next[prefix][self.prior.end])
-        return self.prior.weight * self._total(prefix)
+            return self.prior.weight * (self._totals[node] + self._next[node][self.prior.end])
+        return self.prior.weight * self._total(node)
 
-    def read(self, prefixes: list[Prefix]) -> None:
+    def read(self, nodes: list[_Node]) -> None:
         """Reads the last token of every new prefix, and forgets all others."""
-        for prefix in prefixes:
-            if prefix not in self._next:
-                self._totals[prefix] = self._total(prefix)
-                self._read(prefix, prefix[-1], self._states[prefix[:-1]])
-        kept = set(prefixes)
+        for node in nodes:
+            if node not in self._next and node.parent is not None:
+                self._totals[node] = self._total(node)
+                self._read(node, node.token, self._states[node.parent])
+        kept = set(nodes)
         for known in (self._next, self._states, self._totals):
-            for prefix in [prefix for prefix in known if prefix not in kept]:
-                del known[prefix]
+            for node in [node for node in known if node not in kept]:
+                del known[node]
 
-    def _total(self, prefix: Prefix) -> float:
+    def _total(self, node: _Node) -> float:
         """The log-probability of a prefix that survived, or of one that extends a survivor."""
-        if prefix in self._totals:
-            return self._totals[prefix]
-        return self._totals[prefix[:-1]] + self._next[prefix[:-1]][prefix[-1]]
+        if node in self._totals or node.parent is None:
+            return self._totals[node]
+        return self._totals[node.parent] + self._next[node.parent][node.token]
 
-    def _read(self, prefix: Prefix, token: int, state: Any) -> None:
+    def _read(self, node: _Node, token: int, state: Any) -> None:
         device = next(iter(_tensors(state)), torch.zeros(0)).device
         output, after = self.prior.step(torch.tensor([token], device=device), state, ())
-        self._next[prefix], self._states[prefix] = output.log_probs[0].double().tolist(), after
+        self._next[node], self._states[node] = output.log_probs[0].double().tolist(), after
 
 
 def _tensors(tree: Any) -> list[Tensor]:

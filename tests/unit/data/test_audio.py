@@ -1,5 +1,6 @@
 """Audio files: wav and flac are read, channels mixed, parts cut; every unusable file is named with its reason."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,27 @@ def test_channels_are_mixed_and_parts_are_cut(tmp_path: Path) -> None:
     assert Clip.of(Clip("ä\tb.wav", None, 1.5).cell) == Clip("ä\tb.wav", None, 1.5)
 
 
+def test_channels_are_mixed_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channels = np.random.default_rng(0).uniform(-0.5, 0.5, (20_000, 100)).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", channels, 8000, subtype="FLOAT")
+    monkeypatch.setattr("calque.data.audio.BLOCK", 10_050)
+    tracemalloc.start()
+    try:
+        samples = read_sound(Clip("a.wav"), folder=tmp_path).samples
+        assert tracemalloc.get_traced_memory()[1] < channels.nbytes / 10
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(samples, channels.mean(axis=1), atol=1e-6)
+
+
+def test_a_file_of_too_many_samples_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soundfile.write(tmp_path / "a.wav", sine(), 8000)
+    monkeypatch.setattr("calque.data.audio.MOST", 3999)
+    with pytest.raises(DataError, match=r"a\.wav: 4,000 samples per channel, more than 3,999; split it"):
+        read_sound(Clip("a.wav"), folder=tmp_path)
+    assert len(read_sound(Clip("a.wav", 0.1), folder=tmp_path).samples) == 3200
+
+
 def bad_files(folder: Path) -> dict[str, str]:
     """Unusable files, and what the message about each says."""
     (folder / "empty.wav").write_bytes(b"")
@@ -56,6 +78,8 @@ def bad_files(folder: Path) -> dict[str, str]:
         "nan.wav": "not numbers",
         "folder.wav": "not a regular file",
         "none.wav": "no such file",
+        "text.wav/none.wav": "no such file",
+        f"{'a' * 300}.wav": "cannot be opened: File name too long",
     }
 
 
@@ -66,7 +90,13 @@ def test_every_unusable_file_is_named_with_its_reason(tmp_path: Path) -> None:
         assert str(tmp_path / name) in str(error.value)
 
 
-@pytest.mark.parametrize(("start", "end"), [(0.4, 0.2), (0.0, 0.9), (0.6, None), (0.2, 0.2)])
+TIMES: list[tuple[float, float | None]] = [
+    *((0.4, 0.2), (0.0, 0.9), (0.6, None), (0.2, 0.2), (0.5, 0.505), (-0.1, 0.2)),
+    *((0.0, 1e308), (1e308, None), (0.0, float("inf")), (float("nan"), None), (0.0, float("nan"))),
+]
+
+
+@pytest.mark.parametrize(("start", "end"), TIMES)
 def test_times_outside_the_file_are_rejected(tmp_path: Path, start, end) -> None:
     soundfile.write(tmp_path / "a.wav", sine(), 8000)
     with pytest.raises(DataError, match="start must be before end"):
@@ -117,11 +147,15 @@ def test_manifests_of_both_formats(folder: Path, name) -> None:
     assert [Clip.of(cell) for cell in rows.columns[0]] == [Clip("a.wav"), Clip("b.wav", times)]
     assert rows.columns[2] == [str(folder)] * 2
     assert rows.columns[3] == ["", "" if name == "m.tsv" else "x"]
+    first = 2 if name == "named.tsv" else 1
+    assert rows.columns[4] == [f"{folder / name}: line {first + place}" for place in range(2)]
 
 
 def test_other_keys_and_other_names(folder: Path) -> None:
     rows = entries(folder, "m.data", '{"path": "a.wav", "sentence": "one"}\n', audio_key="path", text_key="sentence")
     assert rows.columns[1] == ["one"]
+    table = "id\taudio\ttext\n7\ta.wav\tone\n"
+    assert entries(folder, "more.tsv", table).columns[1] == ["one"]
     assert entries(folder, "m.list", "a.wav\tone\n", format="tsv").columns[1] == ["one"]
 
 
@@ -133,9 +167,14 @@ BAD_LINES = {
     '{"audio": 3, "text": "one"}': "int, not text",
     '{"audio": "a.wav", "text": "one", "start": "soon"}': "not a number of seconds",
     '{"audio": "a.wav", "text": "one", "end": -1}': "not a number of seconds",
+    '{"audio": "a.wav", "text": "one", "start": NaN}': "not a number of seconds",
+    '{"audio": "a.wav", "text": "one", "end": 1e999}': "not a number of seconds",
+    '{"audio": "a.wav", "text": "one", "end": true}': "not a number of seconds",
+    f'{{"audio": "a.wav", "text": "one", "end": 1{"0" * 400}}}': "not a number of seconds",
     '{"audio": "", "text": "one"}': "not the name of a file",
     '{"audio": "a\\u0000.wav", "text": "one"}': "not the name of a file",
     '{"audio": "a.wav", "text": "\\ud800"}': "lone surrogate",
+    '{"audio": "a.wav", "text": "one", "ende": 3}': "unknown key 'ende'; expected audio, text, start, end and speaker",
 }
 
 
@@ -149,6 +188,12 @@ def test_malformed_lines_are_named_and_the_others_read(folder: Path) -> None:
     assert "is not UTF-8" in problem
     (problem,) = entries(folder, "short.tsv", "a.wav\n").malformed
     assert "expected at least 2" in problem
+
+
+def test_times_beyond_all_files_are_rejected_with_their_line(folder: Path) -> None:
+    line = '{"audio": "a.wav", "text": "one", "end": 1e308}\n'
+    (problem,) = entries(folder, "m.jsonl", "\n" + line).invalid
+    assert "m.jsonl: line 2: " in problem and "a.wav (0 to 1e+308 s): the file has 0.50 s of audio" in problem
 
 
 def test_unusable_recordings_are_invalid_and_counted(folder: Path) -> None:

@@ -73,14 +73,30 @@ def test_other_rates_are_resampled_or_rejected(corpora, tmp_path: Path) -> None:
 def test_a_text_that_does_not_fit_its_recording_is_named_or_left_out(corpora, tmp_path: Path) -> None:
     manifest = corpora[0].with_name("long.jsonl")
     manifest.write_text(corpora[0].read_text() + '{"audio": "0.wav", "text": "' + "low " * 60 + '"}\n')
-    with pytest.raises(DataError, match=r"0\.wav: a text of 60 tokens does not fit"):
+    with pytest.raises(DataError, match=r"long\.jsonl: line 71: .*0\.wav: a text of 60 tokens does not fit"):
         prepare(data(manifest, corpora[1]), preparation=preparation(), folder=tmp_path / "store")
     skipped = prepare(
-        data(manifest, corpora[1], invalid="skip"), preparation=preparation(invalid="skip"), folder=tmp_path / "skipped"
+        data(manifest, corpora[1], invalid="skip"), preparation=preparation(), folder=tmp_path / "skipped"
     )
-    assert len(skipped.train) == 70 and skipped.train_tally.long == 1
+    assert len(skipped.train) == 70 and (skipped.train_tally.long, skipped.train_tally.invalid) == (0, 1)
+    assert "left out: 1 unusable" in skipped.summary(unit="recordings")
     spelled = preparation(fit=FIT._replace(aligned=False))
     assert len(prepare(data(manifest, corpora[1]), preparation=spelled, folder=tmp_path / "attends").train) == 71
+
+
+def test_all_texts_that_do_not_fit_are_listed_together(corpora, tmp_path: Path) -> None:
+    lines = corpora[0].read_text().splitlines()
+    unfit = '{"audio": "0.wav", "text": "' + "low " * 60 + '"}'
+    manifest = corpora[0].with_name("unfit.jsonl")
+    manifest.write_text("".join(f"{line}\n" for line in [unfit, *lines, unfit]))  # in two blocks
+    with pytest.raises(DataError) as error:
+        prepare(data(manifest, corpora[1]), preparation=preparation(), folder=tmp_path / "store")
+    assert all(f"line {number}: " in line for number, line in zip((1, 72), str(error.value).splitlines(), strict=True))
+    manifest.write_text("".join(f"{unfit}\n" for _ in range(70)))
+    with pytest.raises(DataError, match="… and 60 more"):
+        prepare(data(manifest, corpora[1]), preparation=preparation(), folder=tmp_path / "more")
+    with pytest.raises(DataError, match="0 too long, 70 that cannot be used"):
+        prepare(data(manifest, corpora[1], invalid="skip"), preparation=preparation(), folder=tmp_path / "none")
 
 
 def test_long_recordings_are_left_out_and_counted(corpora, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The recogniser: answers or errors of their own, long recordings in parts, times of words, a language model."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from calque.data.audio import Clip, Sound
 from calque.engine import Recogniser, TextGenerator, load
 from calque.engine.recogniser_folder import save_recogniser
 from calque.engine.sound_parts import SoundPart, TimedToken, join_positions, join_tokens, split_sound
-from calque.errors import CalqueError, ConfigError, DataError, FolderError
+from calque.engine.speech_decoding import Decoded, SpeechSearch
+from calque.errors import CalqueError, ConfigError, DataError, FolderError, OutOfMemory
 from calque.models.language_model import LanguageModel, LanguageModelConfig, RecurrentLanguageConfig
 from calque.models.recogniser import RecogniserConfig, RecogniserModel, RecogniserSizes
 from calque.search.settings import SearchConfig
@@ -79,15 +81,37 @@ def test_one_bad_recording_does_not_take_its_neighbours_with_it(tmp_path: Path) 
         Sound(np.zeros(0, np.float32), RATE),
         sound(),
         Clip("none.wav"),
+        f"{'a' * 300}.wav",
+        "a\0.wav",
     ]
     answers = list(model.answers(given))
-    assert [isinstance(answer, DataError) for answer in answers] == [False, True, True, False, True]
+    assert [isinstance(answer, DataError) for answer in answers] == [False, True, True, False, True, True, True]
     assert answers[0].text == answers[3].text == model.transcribe(str(tmp_path / "good.wav")).text
     with pytest.raises(DataError, match=r"bad\.wav"):
         model.transcribe(tmp_path / "bad.wav")
 
 
-def test_other_rates_and_channels_are_converted_unless_the_task_says_no() -> None:
+def test_few_recordings_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, given = recogniser(), [sound(seed) for seed in range(9)]
+    monkeypatch.setattr("calque.engine.recogniser.TOGETHER_SAMPLES", 2 * max(len(one.samples) for one in given))
+    read: list[int] = []
+
+    def recordings() -> Iterator[Sound]:
+        for number, one in enumerate(given):
+            read.append(number)
+            yield one
+
+    ahead, texts = [], []
+    for place, answer in enumerate(model.answers(recordings())):
+        assert not isinstance(answer, CalqueError)
+        ahead.append(len(read) - place)
+        texts.append(answer.text)
+    shortest = min(len(one.samples) for one in given)
+    assert max(ahead) <= 1 + 2 * max(len(one.samples) for one in given) // shortest < 9
+    assert texts == [model.transcribe(one).text for one in given]
+
+
+def test_other_rates_and_channels_are_converted_unless_the_task_says_no(tmp_path: Path) -> None:
     model = recogniser()
     stereo = Sound(np.stack([sound().samples] * 2, axis=1), RATE)
     assert model.transcribe(stereo).text == model.transcribe(sound()).text
@@ -96,6 +120,29 @@ def test_other_rates_and_channels_are_converted_unless_the_task_says_no() -> Non
     )
     with pytest.raises(DataError, match="16000 samples per second; this model reads 8000"):
         recogniser(resample=False).transcribe(Sound(sound().samples, 16000))
+    soundfile.write(tmp_path / "a.wav", sound().samples, 16000)
+    (answer,) = recogniser(resample=False).answers([tmp_path / "a.wav"])
+    assert str(answer).startswith(f"{tmp_path / 'a.wav'}: 16000 samples per second; this model reads 8000")
+
+
+def test_memory_that_runs_out_is_the_error_of_a_named_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = recogniser()
+    for name, words in (("a.wav", 1), ("long.wav", 9)):
+        soundfile.write(tmp_path / name, sound(words=words).samples, RATE)
+    decode, limit = model._decode, len(sound(words=9).samples)
+
+    def decode_short(waveforms: list[np.ndarray], settings: SpeechSearch) -> list[Decoded]:
+        if max(map(len, waveforms)) >= limit:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return decode(waveforms, settings)
+
+    monkeypatch.setattr(model, "_decode", decode_short)
+    answers = list(model.answers([tmp_path / "a.wav", tmp_path / "long.wav", sound(words=9)]))
+    assert not isinstance(answers[0], CalqueError)
+    assert all(isinstance(answer, OutOfMemory) for answer in answers[1:])
+    assert str(answers[1]) == f"{tmp_path / 'long.wav'}: {answers[2]}"
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -122,6 +169,10 @@ def test_a_long_recording_is_read_in_parts(head) -> None:
     assert model.transcribe(long).parts == 1
     with pytest.raises(ConfigError, match="too short"):
         model.transcribe(long, chunk=0.001)
+    for chunk in (float("inf"), float("nan"), 1e308):
+        with pytest.raises(ConfigError, match="expected a number of seconds"):
+            model.transcribe(long, chunk=chunk)
+    assert model.transcribe(long, chunk=1e12).parts == 1
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import math
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -40,9 +41,9 @@ def prior(weight: float) -> Prior:
     return Prior(bigram, (torch.tensor([START]),), START, END, weight)
 
 
-def prior_log_prob(text: tuple[int, ...]) -> float:
+def prior_log_prob(text: tuple[int, ...], *, ends: bool = True) -> float:
     state, token, total = (torch.tensor([START]),), START, 0.0
-    for following in (*text, END):
+    for following in (*text, END) if ends else text:
         output, state = bigram(torch.tensor([token]), state, ())
         total += float(output.log_probs[0, following])
         token = following
@@ -88,6 +89,65 @@ def test_a_weight_of_0_leaves_the_ranking_alone() -> None:
     assert [(item.tokens, pytest.approx(item.score)) for item in with_prior] == [
         (item.tokens, item.score) for item in without
     ]
+
+
+def searched_with_tuples(
+    values: Tensor, *, beam: int, nbest: int, weight: float, reward: float, count: int
+) -> list[tuple[tuple[int, ...], float]]:
+    """The same search with whole prefixes as keys, whose language model reads every prefix from its beginning."""
+
+    def add(first: float, second: float) -> float:
+        return float(np.logaddexp(first, second))
+
+    def score(prefix: tuple[int, ...], *, ends: bool = False) -> float:
+        log_prob = prior_log_prob(prefix, ends=ends) if weight else 0.0
+        return add(*live[prefix]) + weight * log_prob + reward * len(prefix)
+
+    live = {(): (0.0, -math.inf)}
+    for row in values.tolist():
+        likely = sorted(range(len(row)), key=lambda token: -row[token])[:count]
+        after: dict[tuple[int, ...], tuple[float, float]] = {}
+        for prefix, (b, n) in live.items():
+            further = {prefix: (add(b, n) + row[BLANK], n + row[prefix[-1]] if prefix else -math.inf)}
+            for token in likely:
+                if token != BLANK:
+                    before = b if prefix[-1:] == (token,) else add(b, n)
+                    further[*prefix, token] = (-math.inf, before + row[token])
+            for key, paths in further.items():
+                old = after.get(key, (-math.inf, -math.inf))
+                after[key] = add(old[0], paths[0]), add(old[1], paths[1])
+        live = {prefix: paths for prefix, paths in after.items() if add(*paths) > -math.inf}
+        live = {prefix: live[prefix] for prefix in sorted(live, key=lambda prefix: (-score(prefix), prefix))[:beam]}
+    found = {prefix: score(prefix, ends=True) for prefix in live}
+    return sorted(found.items(), key=lambda item: (-item[1], item[0]))[:nbest]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("beam", [1, 3, 8])
+@pytest.mark.parametrize(("weight", "reward"), [(0.0, 0.0), (0.7, 0.3)])
+def test_a_narrow_beam_equals_search_over_whole_prefixes(seed, beam, weight, reward) -> None:
+    """The trie loses no prefix, also if it returns to the beam after it was dropped, and mixes up none."""
+    values = torch.cat([log_probs(10 * seed + part, scale=2.0) for part in range(6)])
+    found = prefix_beam_search(
+        values, beam=beam, blank=BLANK, nbest=beam, prior=prior(weight) if weight else None, reward=reward, candidates=3
+    )
+    expected = searched_with_tuples(values, beam=beam, nbest=beam, weight=weight, reward=reward, count=3)
+    assert [(item.tokens, pytest.approx(item.score)) for item in found] == expected
+
+
+def test_ties_are_in_the_order_of_tokens() -> None:
+    values = torch.full((2, SYMBOLS), -torch.inf).double()
+    values[0, [3, 4]] = values[1, [3, 4]] = math.log(0.5)  # 3 3 is (3,), with the same probability as the others
+    found = prefix_beam_search(values, beam=4, blank=BLANK, nbest=4)
+    assert [item.tokens for item in found] == [(3,), (3, 4), (4,), (4, 3)]
+    assert [item.tokens for item in prefix_beam_search(values, beam=2, blank=BLANK, nbest=2)] == [(3,), (3, 4)]
+
+
+def test_a_long_text_is_found() -> None:
+    text = torch.arange(6000) % 2 + 3
+    values = torch.full((6000, SYMBOLS), -9.0).double()
+    values[torch.arange(6000), text] = -0.01
+    assert prefix_beam_search(values, beam=3, blank=BLANK)[0].tokens == tuple(text.tolist())
 
 
 def test_repetitions_collapse_and_blanks_go() -> None:
