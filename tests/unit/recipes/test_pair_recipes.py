@@ -239,6 +239,22 @@ def test_strings_are_hidden_and_shown() -> None:
     assert words("from a.b_c import D, e") == "from a . b_c import D , e"
 
 
+def test_lines_whose_quotes_differ_from_the_description_cannot_match(tmp_path: Path) -> None:
+    """They are counted, and samples show them with the quotes of the code."""
+    descriptions = ["call f with 'a b'.", "call f with \"a b\".", "call f with 'a  b'."]
+    codes = ["f ( 'a b' )"] * 3
+    write_gzip(tmp_path / "django" / "all.anno.gz", [*["define f."] * 17_000, *descriptions])
+    write_gzip(tmp_path / "django" / "all.code.gz", [*["def f ( ) :"] * 17_000, *codes])
+    prepare(CODE, tmp_path, tmp_path / "out")
+    group = tmp_path / "out" / "data" / "all"
+    counts = read_json(tmp_path / "out" / "data" / "prepared.json")
+    assert counts["test"] == 3 and counts["test lines that can match"] == 2
+    best = CODE.restore(group, [target for _, target in read_part(group, "test")])
+    assert CODE.score(group, best)["exact"] == pytest.approx(100 * 2 / 3)
+    shown = samples(CODE, tmp_path / "out", rows=["nearest"])
+    assert shown.count("*reference*: `f ( 'a b' )`") == 3
+
+
 @pytest.mark.parametrize(
     "line",
     [
