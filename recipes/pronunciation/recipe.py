@@ -86,7 +86,9 @@ def longest_ending(group: Path) -> list[str]:
     Of two such lengths the shorter counts, and of several words the first of the alphabet.
     """
     endings: dict[str, dict[int, str]] = defaultdict(dict)  # pronunciations by ending and length of the word
-    for word, phonemes in sorted(read_part(group, "train"), key=lambda pair: pair[0]):  # pronunciations keep their order
+    for word, phonemes in sorted(
+        read_part(group, "train"), key=lambda pair: pair[0]
+    ):  # pronunciations keep their order
         for start in range(len(word)):
             endings[word[start:]].setdefault(len(word), phonemes)
 

@@ -241,7 +241,7 @@ def test_strings_are_hidden_and_shown() -> None:
 
 def test_lines_whose_quotes_differ_from_the_description_cannot_match(tmp_path: Path) -> None:
     """They are counted, and samples show them with the quotes of the code."""
-    descriptions = ["call f with 'a b'.", "call f with \"a b\".", "call f with 'a  b'."]
+    descriptions = ["call f with 'a b'.", 'call f with "a b".', "call f with 'a  b'."]
     codes = ["f ( 'a b' )"] * 3
     write_gzip(tmp_path / "django" / "all.anno.gz", [*["define f."] * 17_000, *descriptions])
     write_gzip(tmp_path / "django" / "all.code.gz", [*["def f ( ) :"] * 17_000, *codes])
