@@ -153,8 +153,9 @@ def test_evaluation_scores_captions_and_attention(run, folder, command: Command,
     assert "attention" not in command("evaluate", run, "--images", bare).out
     bare.write_text(f'{{"image": "{folder}/valid/0.png"}}\n')
     assert "1 images have no caption" in command("evaluate", run, "--images", bare).err
-    refused = command("evaluate", run, "--images", manifest, "--text", manifest)
-    assert refused.code == 2 and "--images is for a captioner" in refused.err
+    for option in (("--text", manifest), ("--metric", "rouge"), ("--pooling", "mean"), ("--include-seen",)):
+        refused = command("evaluate", run, "--images", manifest, *option)
+        assert refused.code == 2 and "--images is for a captioner and cannot be combined" in refused.err
     other = command("evaluate", run, "--text", manifest)
     assert other.code == 2 and f"`calque evaluate {run} --images FILE` evaluates it" in other.err
 

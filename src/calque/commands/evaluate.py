@@ -94,8 +94,9 @@ def evaluate(
         calque evaluate runs/captions --images test.jsonl
     """
     if images is not None:
-        if any((source, reference, target, sequences, audio, text, conll, columns, confusion)):
-            raise ConfigError("--images is for a captioner and cannot be combined with the files of other tasks")
+        others = (source, reference, target, pooling, metric, sequences, audio, text, conll, columns, confusion)
+        if any(others) or exclude_seen is not None:
+            raise ConfigError("--images is for a captioner and cannot be combined with options of other tasks")
         evaluate_captioner(
             model,
             images,
@@ -108,7 +109,8 @@ def evaluate(
         )
         return
     if audio is not None:
-        if any((source, reference, target, pooling, metric, text, conll, columns, confusion)):
+        others = (source, reference, target, pooling, metric, sequences, text, conll, columns, confusion)
+        if any(others) or exclude_seen is not None:
             raise ConfigError("--audio is for a speech recogniser and cannot be combined with options of other tasks")
         evaluate_recogniser(
             model,

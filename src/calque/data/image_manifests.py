@@ -121,10 +121,14 @@ def _object_entry(line: str, corpus: ImagesConfig) -> Entry:
 
 def _entry(image: str, captions: Sequence[str], boxes: Any, corpus: ImagesConfig) -> Entry:
     if not image.strip() or "\0" in image:
-        raise ValueError("the path of the image is empty")
+        raise ValueError("the path of the image is empty, or contains a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in "".join((image, *captions))):
         raise ValueError("a lone surrogate, which is not valid Unicode")
     cleaned = tuple(" ".join(caption.split()) for caption in captions)
+    if boxes and captions and cleaned[0] != captions[0]:
+        raise ValueError(
+            "the caption has superfluous white space, so that the spans of its boxes would shift; remove it"
+        )
     return Entry(
         corpus.path.parent / image.strip(), tuple(filter(None, cleaned)), _boxes(boxes, cleaned[0] if cleaned else "")
     )

@@ -254,9 +254,7 @@ def embedding_misfits(experiment: Experiment) -> list[str]:
     if training.compile:
         problems.append("training.compile: sentence encoders are not compiled; set it to false")
     if training.watch_gradients:
-        problems.append(
-            "training.watch_gradients: gradient flow is not measured for sentence encoders; set it to false"
-        )
+        problems.append("training.watch_gradients: gradient flow is not measured for sentence encoders; set it to 0")
     if experiment.data.aligned:
         problems.append("data.train: word alignments are for translation; leave them out")
     return problems
@@ -309,9 +307,7 @@ def recognition_misfits(experiment: Experiment, model: RecogniserConfig) -> list
     if training.compile:
         problems.append("training.compile: recognisers are not compiled; set it to false")
     if training.watch_gradients:
-        problems.append(
-            "training.watch_gradients: gradient flow is not measured for speech recognisers; set it to false"
-        )
+        problems.append("training.watch_gradients: gradient flow is not measured for speech recognisers; set it to 0")
     if experiment.data.invalid == "replace":
         problems.append("data.invalid = 'replace' is for text; recordings that cannot be read: 'fail' or 'skip'")
     if search.method != "beam" or search.shortlist:

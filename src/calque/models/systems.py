@@ -446,15 +446,14 @@ def _xu(**attention: Any) -> CaptionerConfig:
 
 _SMALL_IMAGES = (
     "our own size, for small images; a convolutional network of 6 layers that is trained with the rest, in place of a "
-    "pretrained VGG; rows and columns are encoded; the readout has maxout units; the doubly "
-    "stochastic term has the weight 0.1"
+    "pretrained VGG; rows and columns are encoded; the readout has maxout units"
 )
 CAPTIONERS: dict[str, System] = {
     "xu2015": System(
         _xu(),
         "a captioner: convolutions, LSTM of 256 with soft attention, doubly stochastic; train it with --images",
         "Xu et al. 2015, §3, §4.2",
-        _SMALL_IMAGES,
+        f"{_SMALL_IMAGES}; the doubly stochastic term has the weight 0.1, not 1",
     ),
     "xu2015-hard": System(
         _xu(choice="hard"),

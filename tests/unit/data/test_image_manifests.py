@@ -42,6 +42,7 @@ def test_boxes_name_characters_of_the_caption() -> None:
         ('{"image": "a", "caption": "b", "boxes": [1]}', "boxes: expected"),
         ('{"image": "a", "caption": "b", "boxes": [{"box": [3, 0, 1, 2], "span": [0, 1]}]}', "is not left, top, right"),
         ('{"image": "a", "caption": "b", "boxes": [{"box": [0, 0, 1, 2], "span": [0, 9]}]}', "the span [0, 9] is not"),
+        ('{"image": "a", "caption": "a  b", "boxes": [{"box": [0, 0, 1, 2], "span": [3, 4]}]}', "superfluous white"),
     ],
 )
 def test_malformed_lines_are_told(line: str, problem: str) -> None:
