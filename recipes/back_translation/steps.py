@@ -13,7 +13,7 @@ from pathlib import Path
 
 from calque.engine import load_translator
 from recipes.back_translation.lexicon import induce, word_for_word, word_vectors, words_of
-from recipes.back_translation.text import SYNTHETIC, noised, tagged
+from recipes.back_translation.text import SYNTHETIC, noised, tagged, untagged
 from recipes.runner.arguments import parser_of
 from recipes.runner.files import read_lines, write_lines
 from recipes.runner.pair_jobs import decode
@@ -28,11 +28,11 @@ def to(language: str) -> str:
 
 
 def translate(run: Path, source: Path, output: Path, *, tag: str, settings: list[str], device: str, seed: int) -> None:
-    """Translates a text with a run; empty outputs become the source, so that every line has a pair."""
+    """Translates a text with a run; empty outputs become the source without its tag, so that every line has a pair."""
     translator = load_translator(run, device=device)  # type: ignore[arg-type]
     lines = read_lines(source)
     found = decode(translator, lines, settings=[f"seed={seed}", *settings])
-    outputs = [text.strip() or line for text, line in zip(found, lines, strict=True)]
+    outputs = [text.strip() or untagged(line) for text, line in zip(found, lines, strict=True)]
     write_lines(output.with_suffix(".tagged.txt"), tagged(outputs, tag))
     write_lines(output, outputs)
 

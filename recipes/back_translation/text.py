@@ -1,12 +1,14 @@
 """What back-translation does to text: corpora are halved, synthetic sources tagged, sentences noised."""
 
 import random
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from recipes.runner.pair_recipe import Pair
 
 SYNTHETIC = "<BT>"  # in front of a synthetic source (Caswell et al. 2019)
+TAGS = re.compile(rf"((<2\w+>|{SYNTHETIC})\s*)+")
 
 
 class Halves(NamedTuple):
@@ -36,6 +38,16 @@ def tagged(lines: Iterable[str], tag: str) -> list[str]:
     ['<BT> ein Hund']
     """
     return [f"{tag} {line}".strip() for line in lines]
+
+
+def untagged(line: str) -> str:
+    """A line without the tags in front: <BT>, and <2de> or those of other languages.
+
+    >>> untagged("<2de> a dog")
+    'a dog'
+    """
+    found = TAGS.match(line)
+    return line[found.end() :] if found else line
 
 
 def noised(line: str, generator: random.Random, *, drop: float = 0.1, distance: int = 3) -> str:

@@ -52,7 +52,10 @@ def hide_in_code(code: str, strings: Sequence[str]) -> str:
 
 
 def show_strings(code: str, strings: Sequence[str]) -> str:
-    """Code with its placeholders replaced by the strings of the description; the inverse of `hide_in_code`."""
+    """Code with its placeholders replaced by the strings of the description.
+
+    This is the inverse of `hide_in_code` for strings with the same quotes in both.
+    """
     for number, string in enumerate(strings):
         code = code.replace(f"_str{number}_", string)
     return code

@@ -3,6 +3,7 @@
 CORPORA/django has all.anno.gz and all.code.gz: the first 16,000 lines train, the next 1,000 validate, the last test.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -37,15 +38,33 @@ def prepare(corpora: Path, data: Path) -> dict[str, int]:
     write_pairs(group, {part: [pair for pair, _ in found] for part, found in parts.items()})
     write_json(group / STRINGS, [list(strings) for _, strings in parts["test"]])
     write_json(group / CODE, [" ".join(code.split()) for code in codes[VALID:]])
-    gold = sum(map(parses, codes[VALID:]))
-    return {**{part: len(found) for part, found in parts.items()}, "test lines that parse": gold}
+    return {
+        **{part: len(found) for part, found in parts.items()},
+        "test lines that parse": sum(map(parses, codes[VALID:])),
+        "test lines that can match": attainable(group),
+    }
+
+
+def references(group: Path) -> list[str]:
+    """The code of the test lines, with its own strings."""
+    codes: list[str] = read_json(group / CODE)
+    return codes
+
+
+def attainable(group: Path) -> int:
+    """The number of test lines that a model's best output, its target, equals once it has its strings again.
+
+    A restored string has the quotes of the description. Where the code has the other ones, no output can match.
+    """
+    restored = restore(group, [target for _, target in read_part(group, "test")])
+    return sum(map(operator.eq, restored, references(group)))
 
 
 def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
     """Exact match and BLEU of tokens, against the code with its strings, and the percentage that parses."""
-    references = read_json(group / CODE)
-    bleu = BLEU(tokenize="none", force=True).corpus_score(list(outputs), [references]).score
-    exact = exact_match(outputs, references).value
+    expected = references(group)
+    bleu = BLEU(tokenize="none", force=True).corpus_score(list(outputs), [expected]).score
+    exact = exact_match(outputs, expected).value
     return {"exact": exact, "bleu": bleu, "parses": 100 * sum(map(parses, outputs)) / len(outputs)}
 
 
@@ -68,6 +87,7 @@ RECIPE = Recipe(
     prepare=prepare,
     score=score,
     restore=restore,
+    references=references,
     systems=(
         System("lstm", HERE / "lstm.toml", cost=2.0),
         System("copying", HERE / "lstm.toml", settings=("model.decoder.copies=true",), cost=2.5),

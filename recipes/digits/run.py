@@ -19,7 +19,7 @@ from recipes.runner.arguments import split_assignments
 from recipes.runner.files import write_json
 from recipes.runner.pages import table, write_page
 from recipes.runner.results import mean
-from recipes.runner.scheduler import Job, Stage, refuse_other_settings, run_jobs, train_command
+from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
 
 HERE = Path(__file__).resolve().parent
 BAR = 8.0  # WER in %, mean over the folds
@@ -87,10 +87,9 @@ def main(arguments: list[str]) -> int:
     given, settings = split_assignments(arguments)
     options = _parser().parse_args(given)
     out = options.out.absolute()
-    out.mkdir(parents=True, exist_ok=True)
+    sizes = {"strings": options.strings, "tested_strings": options.tested_strings}
     try:
-        refuse_other_settings(out / "settings.json", {"settings": settings, "strings": options.strings})
-        write_json(out / "settings.json", {"settings": settings, "strings": options.strings})
+        claim_folder(out, {"settings": settings, **sizes})
         archive = options.corpus / "recordings.tar.gz"
         write_corpus(archive, out / "corpus", train=options.strings, test=options.tested_strings)
     except (ValueError, OSError) as error:

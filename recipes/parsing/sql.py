@@ -5,15 +5,20 @@ authorised; SQLite itself refuses the rest while it prepares the statement.
 """
 
 import sqlite3
+import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 STEPS = 1000  # of SQLite's virtual machine between two looks at the clock
 ROWS = 10_000  # more rows count as an error
-BYTES = 1_000_000  # of a string, a blob or the query
+COLUMNS = 100  # of a result or a table
+VALUE_BYTES = 100_000  # of a string or a blob
+RESULT_BYTES = 10_000_000  # of all rows, as Python objects; one row cannot exceed COLUMNS * VALUE_BYTES by much
+QUERY_BYTES = 1_000_000
 READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 Values = tuple[Any, ...]
 
@@ -49,8 +54,9 @@ class Database:
         self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         self._connection.set_authorizer(_authorise)
         self._connection.set_progress_handler(self._is_late, STEPS)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, BYTES)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, BYTES)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, COLUMNS)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, QUERY_BYTES)
 
     def __enter__(self) -> Self:
         return self
@@ -61,16 +67,29 @@ class Database:
         self._connection.close()
 
     def execute(self, query: str) -> Denotation:
-        """The rows of one query; an error if it fails, takes too long or returns too many rows."""
+        """The rows of one query; an error if it fails, takes too long or returns too much."""
         self._deadline = time.monotonic() + self.seconds
         try:
-            rows = self._connection.execute(query).fetchmany(ROWS + 1)
-        except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError) as error:
+            return _limited(self._connection.execute(query))
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError, MemoryError) as error:
             return Denotation(error=f"{type(error).__name__}: {error}")
-        return Denotation(error=f"more than {ROWS} rows") if len(rows) > ROWS else Denotation(tuple(rows))
 
     def _is_late(self) -> bool:
         return time.monotonic() > self._deadline
+
+
+def _limited(found: Iterable[Values]) -> Denotation:
+    """The rows, read one by one; an error as soon as they are too many or too large."""
+    rows: list[Values] = []
+    size = 0
+    for row in found:
+        rows.append(row)
+        size += sys.getsizeof(row) + sum(map(sys.getsizeof, row))
+        if len(rows) > ROWS:
+            return Denotation(error=f"more than {ROWS} rows")
+        if size > RESULT_BYTES:
+            return Denotation(error=f"more than {RESULT_BYTES} bytes")
+    return Denotation(tuple(rows))
 
 
 def _authorise(action: int, *_names: str | None) -> int:

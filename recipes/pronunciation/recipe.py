@@ -81,16 +81,22 @@ def letter_by_letter(group: Path) -> list[str]:
 
 
 def longest_ending(group: Path) -> list[str]:
-    """The pronunciation of the training word with the longest common ending, of the closest length."""
-    train = read_part(group, "train")
-    endings: dict[str, str] = {}
-    for word, phonemes in sorted(train, key=lambda pair: -len(pair[0])):  # a shorter word replaces a longer one
+    """The pronunciation of the training word with the longest common ending, of the closest length.
+
+    Of two such lengths the shorter counts, and of several words the first of the alphabet.
+    """
+    endings: dict[str, dict[int, str]] = defaultdict(dict)  # pronunciations by ending and length of the word
+    for word, phonemes in sorted(
+        read_part(group, "train"), key=lambda pair: pair[0]
+    ):  # pronunciations keep their order
         for start in range(len(word)):
-            endings[word[start:]] = phonemes
-    return [
-        next((endings[word[start:]] for start in range(len(word)) if word[start:] in endings), "")
-        for word, _ in read_part(group, "test")
-    ]
+            endings[word[start:]].setdefault(len(word), phonemes)
+
+    def pronunciation(word: str) -> str:
+        by_length = next((endings[word[start:]] for start in range(len(word)) if word[start:] in endings), {0: ""})
+        return by_length[min(by_length, key=lambda length: (abs(length - len(word)), length))]
+
+    return [pronunciation(word) for word, _ in read_part(group, "test")]
 
 
 RECIPE = Recipe(

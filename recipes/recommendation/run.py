@@ -19,7 +19,7 @@ from recipes.recommendation.generate import write_records
 from recipes.runner.arguments import parser_of, split_assignments
 from recipes.runner.files import write_json
 from recipes.runner.pages import mean_and_range, table, write_page
-from recipes.runner.scheduler import Job, Stage, run_jobs, train_command
+from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
 
 HERE = Path(__file__).resolve().parent
 USERS = 4000  # generated
@@ -116,8 +116,12 @@ def main(arguments: list[str]) -> int:
         return score(*map(Path, arguments[1:]))
     arguments, settings = split_assignments(arguments)
     options = _parser().parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    settings += [f"training.device={options.device}"] if options.device else []
+    try:
+        claim_folder(options.out, {"settings": settings})
+    except (ValueError, OSError) as error:
+        print(f"recipes.recommendation: {error}", file=sys.stderr)
+        return 2
+    settings = settings + ([f"training.device={options.device}"] if options.device else [])
     entries = [entry for entry in ENTRIES if not options.only or entry.name in options.only]
     jobs = [
         job(entry, seed, corpus=corpus_of(entry, options.corpus, options.out), out=options.out, settings=settings)

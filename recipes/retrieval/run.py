@@ -19,7 +19,7 @@ from recipes.retrieval.baselines import lexicon_ranks, ngram_ranks
 from recipes.runner.arguments import parser_of, split_assignments
 from recipes.runner.files import read_lines, write_json, write_lines
 from recipes.runner.pages import mean_and_range, table, write_page
-from recipes.runner.scheduler import Job, Stage, run_jobs, train_command
+from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
 
 HERE = Path(__file__).resolve().parent
 TEST = "test_2016_flickr"
@@ -142,7 +142,11 @@ def main(arguments: list[str]) -> int:
     arguments, settings = split_assignments(arguments)
     options = _parser().parse_args(arguments)
     corpus, out = options.corpus.absolute(), options.out.absolute()
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        claim_folder(out, {"settings": settings})
+    except (ValueError, OSError) as error:
+        print(f"recipes.retrieval: {error}", file=sys.stderr)
+        return 2
     score_baselines(corpus, out)
     settings = [f"training.device={options.device}", *settings]
     jobs = [

@@ -78,6 +78,7 @@ class Recipe:
     restore: Callable[[Path, Outputs], list[str]] = field(
         default=lambda _group, outputs: list(outputs)
     )  # to plain text
+    references: Callable[[Path], list[str]] | None = None  # of a group's test sources; None: its restored targets
 
     @property
     def lines(self) -> "list[Baseline | Row]":
@@ -157,7 +158,8 @@ def samples(recipe: Recipe, out: Path, *, rows: Sequence[str]) -> str:
             for name in rows
             if groups[name] == group and (paths := sorted((out / "results").glob(f"{name}-*.txt"), key=_seed))
         }
-        references = recipe.restore(folder, [target for _, target in pairs])
+        targets = [target for _, target in pairs]
+        references = recipe.references(folder) if recipe.references else recipe.restore(folder, targets)
         for place in sorted(random.Random(1).sample(range(len(pairs)), min(recipe.samples, len(pairs)))):
             texts.append(f"- {shorten(pairs[place][0])}")
             texts.append(f"  - *reference*: {shorten(references[place])}")

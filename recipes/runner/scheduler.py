@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recipes.runner.files import read_json
+from recipes.runner.files import read_json, write_json
 
 INTERRUPTED = 75  # Calque's exit code when it was asked to stop and has saved
 SECONDS_TO_SAVE = 50.0  # after which a process that was asked to stop is killed; it resumes from its last checkpoint
@@ -203,6 +203,12 @@ def refuse_other_settings(path: Path, settings: dict[str, Any]) -> None:
     ]
     if changes:
         raise ValueError(f"{path.parent} was started with other settings: {'; '.join(changes)}; use another folder")
+
+
+def claim_folder(out: Path, settings: dict[str, Any]) -> None:
+    """Notes the settings of a folder's runs in settings.json; raises a ValueError if it was started with others."""
+    refuse_other_settings(out / "settings.json", settings)
+    write_json(out / "settings.json", settings)
 
 
 def report(line: str) -> None:

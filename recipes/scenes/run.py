@@ -19,7 +19,7 @@ from recipes.runner.arguments import split_assignments
 from recipes.runner.files import read_json, write_json
 from recipes.runner.pages import mean_and_range, table, write_page
 from recipes.runner.results import mean
-from recipes.runner.scheduler import Job, Stage, run_jobs, train_command
+from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
 
 HERE = Path(__file__).resolve().parent
 TARGET = 95.0  # per cent of captions of new combinations that are right, word for word
@@ -152,7 +152,11 @@ def main(arguments: list[str]) -> int:
     named, settings = split_assignments(arguments)
     options = _parser().parse_args(named)
     options.settings = settings
-    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        claim_folder(options.out, {"settings": settings, "small": options.small, "language": options.language})
+    except (ValueError, OSError) as error:
+        print(f"recipes.scenes: {error}", file=sys.stderr)
+        return 2
     if not (options.out / "scenes").is_dir():
         pairs = (SMALL if options.small else FULL).pairs
         draw = ["data", "scenes", "--pairs", str(pairs), "--out", str(options.out / "scenes.tmp")]

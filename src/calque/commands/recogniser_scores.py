@@ -11,7 +11,8 @@ from calque.errors import CalqueError, DataError
 
 if TYPE_CHECKING:
     from calque.engine import Recogniser, TextGenerator
-    from calque.evaluation.word_errors import Errors, Interval
+    from calque.evaluation.error_rates import Errors
+    from calque.evaluation.intervals import Interval
     from calque.search.settings import SearchConfig
 
 
@@ -39,7 +40,7 @@ def evaluate_recogniser(
     from calque.commands.loading import load_language_model, load_to_evaluate, search_of
     from calque.commands.output import refuse_output, sink
     from calque.engine import Recogniser
-    from calque.evaluation.word_errors import error_rates
+    from calque.evaluation.error_rates import transcript_errors
 
     device_name, precision_name = device_and_precision(device, precision)
     refuse_unreadable(audio)
@@ -54,7 +55,7 @@ def evaluate_recogniser(
     if output is not None:
         with sink(output) as out:
             out.write("".join(f"{' '.join(text.split())}\n" for text in texts).encode())
-    rates = error_rates(test.references, texts)
+    rates = transcript_errors(test.references, texts)
     if as_json:
         values = {
             "wer": _values(rates.words, rates.words_interval),

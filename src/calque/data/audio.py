@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calque.data.resampling import resample
 from calque.errors import DataError
 
-MISSING = "soundfile is not installed: pip install 'calque[speech]'"
+MISSING = "soundfile is not installed: pip install soundfile"
 LONGEST = 4 * 3600  # seconds of a recording that is read at once
 MOST = 1 << 29  # samples of a channel that are read at once: 3 hours at 48 kHz, 2 GiB
 BLOCK = 1 << 20  # samples of all channels that are decoded before they are mixed

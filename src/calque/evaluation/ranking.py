@@ -7,12 +7,14 @@ Letters: U users, V items, R resamples, K metrics.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from calque.evaluation.intervals import Interval, percentiles
 
 Array = NDArray[Any]
 
@@ -22,14 +24,6 @@ MISSED = 0
 """The rank of a target that cannot be recommended: it is unknown, or the user has already seen it."""
 
 _TOGETHER = 200  # resamples whose means are computed at once
-
-
-class Interval(NamedTuple):
-    """A metric's value and its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 def target_ranks(scores: Tensor, targets: Tensor) -> Tensor:
@@ -71,9 +65,8 @@ def ranking_intervals(
         size = min(_TOGETHER, samples - start)
         counts = generator.multinomial(users, np.full(users, 1 / users), size=size)  # [R,U]
         means.append(counts @ statistics / users)
-    low, high = np.percentile(np.concatenate(means), (2.5, 97.5), axis=0)
-    values = statistics.mean(axis=0)
+    values, resampled = statistics.mean(axis=0), np.concatenate(means)  # [K], [R,K]
     return {
-        name: Interval(float(value), float(lower), float(upper))
-        for name, value, lower, upper in zip(METRICS, values, low, high, strict=True)
+        name: Interval(float(value), *percentiles(column))
+        for name, value, column in zip(METRICS, values, resampled.T, strict=True)
     }

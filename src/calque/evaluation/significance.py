@@ -14,6 +14,7 @@ import numpy as np
 from sacrebleu.significance import PairedTest, Result
 
 from calque.errors import ConfigError, DataError
+from calque.evaluation.intervals import percentiles
 from calque.evaluation.segment_statistics import Array, SegmentMetric
 
 Method = Literal["bootstrap", "randomisation"]
@@ -24,7 +25,6 @@ LEVEL = 0.05
 
 _NAMES = {"bootstrap": "bs", "randomisation": "ar"}
 _TOGETHER = 512  # trials whose sums are computed at once
-_INTERVAL = (2.5, 97.5)  # percentiles
 _ROUNDING = 1e-9  # by which equal differences may differ
 
 
@@ -173,7 +173,7 @@ def compare_groups(
 
 def _group_result(values: Array, resampled: Array, *, baseline: tuple[Array, Array] | None) -> GroupResult:
     deviation = float(values.std(ddof=1)) if len(values) > 1 else None
-    mean, interval = float(values.mean()), _percentiles(resampled)
+    mean, interval = float(values.mean()), percentiles(resampled)
     if baseline is None:
         return GroupResult(mean, deviation, interval, None, None, None)
     differences = resampled - baseline[1]
@@ -182,7 +182,7 @@ def _group_result(values: Array, resampled: Array, *, baseline: tuple[Array, Arr
         deviation,
         interval,
         mean - float(baseline[0].mean()),
-        _percentiles(differences),
+        percentiles(differences),
         sign_p_value(differences),
     )
 
@@ -194,8 +194,3 @@ def sign_p_value(differences: Array) -> float:
     """
     rarer = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
     return min(1.0, 2 * (rarer + 1) / (len(differences) + 1))
-
-
-def _percentiles(values: Array) -> tuple[float, float]:
-    low, high = np.percentile(values, _INTERVAL)
-    return float(low), float(high)

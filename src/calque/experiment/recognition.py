@@ -16,7 +16,7 @@ from calque.data.store import Store
 from calque.engine.recogniser import Recogniser
 from calque.engine.recogniser_folder import save_recogniser
 from calque.errors import ConfigError
-from calque.evaluation.word_errors import Errors, character_errors, word_errors
+from calque.evaluation.error_rates import Errors, character_errors, word_errors
 from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
 from calque.experiment.judges import LOWER
 from calque.experiment.settings import Experiment

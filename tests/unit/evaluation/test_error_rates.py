@@ -1,13 +1,23 @@
-"""Error rates, against jiwer where it is installed and against a plain recursion."""
+"""Error rates, against jiwer and a plain recursion; intervals contain the rate and shrink with more recordings."""
 
+import random
 from functools import cache
 
+import jiwer
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from calque.errors import DataError
-from calque.evaluation.error_rates import edit_distance, error_rates
+from calque.evaluation.error_rates import (
+    Errors,
+    bootstrap_interval,
+    character_errors,
+    edit_errors,
+    error_rates,
+    transcript_errors,
+    word_errors,
+)
 
 sequences = st.lists(st.sampled_from("abc"), max_size=7)
 
@@ -27,7 +37,7 @@ def recursive_distance(first: tuple[str, ...], second: tuple[str, ...]) -> int:
 
 @given(sequences, sequences)
 def test_the_distance_is_that_of_its_definition(first: list[str], second: list[str]) -> None:
-    assert edit_distance(first, second) == recursive_distance(tuple(first), tuple(second))
+    assert edit_errors(first, second).edits == recursive_distance(tuple(first), tuple(second))
 
 
 def test_rates_count_edits_per_reference_symbol_and_wrong_sequences() -> None:
@@ -51,3 +61,41 @@ def test_unequal_numbers_and_missing_references_are_rejected() -> None:
         error_rates([["a"], ["b"]], [[["a"]]])
     with pytest.raises(DataError, match="at least one reference"):
         error_rates([["a"]], [[]])
+
+
+def sentences(seed: int, count: int) -> list[str]:
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(["a", "bb", "c", "dd", "e"], k=generator.randint(1, 9))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rates_of_transcripts_are_those_of_jiwer(seed: int) -> None:
+    references, hypotheses = sentences(seed, 40), sentences(seed + 100, 40)
+    rates = transcript_errors(references, hypotheses)
+    assert rates.words.rate == pytest.approx(jiwer.wer(references, hypotheses))
+    assert rates.characters.rate == pytest.approx(jiwer.cer(references, hypotheses))
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        theirs = jiwer.process_words(reference, hypothesis)
+        ours = word_errors(reference, hypothesis)
+        assert ours.edits == theirs.substitutions + theirs.insertions + theirs.deletions
+        assert ours.insertions - ours.deletions == theirs.insertions - theirs.deletions
+
+
+def test_edits_of_known_kinds_are_counted_as_such() -> None:
+    assert edit_errors(["a", "b", "c"], ["a", "b", "c"]) == Errors(0, 0, 0, 3)
+    assert edit_errors(["a", "b", "c"], ["a", "c"]) == Errors(0, 0, 1, 3)
+    assert edit_errors(["a", "b", "c"], ["a", "b", "x", "c"]) == Errors(0, 1, 0, 3)
+    assert edit_errors(["a", "b", "c"], ["a", "x", "c"]) == Errors(1, 0, 0, 3)
+    assert edit_errors([], ["a", "b"]) == Errors(0, 2, 0, 0)
+    assert edit_errors(["a", "b"], []) == Errors(0, 0, 2, 2)
+    assert Errors(0, 2, 0, 0).rate == float("inf") and Errors().rate == 0
+    assert character_errors("a  b", "a b").edits == 0
+
+
+def test_intervals_contain_the_rate_and_shrink_with_the_test_set() -> None:
+    few = [word_errors(*pair) for pair in zip(sentences(1, 20), sentences(2, 20), strict=True)]
+    rate = sum(few, Errors()).rate
+    small, large = bootstrap_interval(few), bootstrap_interval(few * 30)
+    assert small.low < small.value == rate < small.high
+    assert large.high - large.low < (small.high - small.low) / 3
+    assert bootstrap_interval(few) == small

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recipes.back_translation import steps
 from recipes.back_translation.graph import Training, run_values
 from recipes.back_translation.lexicon import induce, procrustes, spelling, word_for_word, word_vectors, words_of
 from recipes.back_translation.recipe import HERE, RECIPE, SUPERVISED, unsupervised
-from recipes.back_translation.text import SYNTHETIC, halve, noised, tagged
+from recipes.back_translation.text import SYNTHETIC, halve, noised, tagged, untagged
 from recipes.runner.pair_jobs import jobs_of
 from recipes.runner.pair_recipe import Options, read_part
 from tests.conftest import environment
@@ -65,6 +66,18 @@ def test_noise_drops_the_given_share() -> None:
     text = " ".join(["word"] * 5000)
     assert 0.88 < len(noised(text, random.Random(3), drop=0.1).split()) / 5000 < 0.92
     assert tagged(["ein Hund", ""], SYNTHETIC) == ["<BT> ein Hund", "<BT>"]
+
+
+def test_an_empty_output_becomes_the_source_with_one_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "load_translator", lambda *_arguments, **_options: None)
+    monkeypatch.setattr(steps, "decode", lambda *_arguments, **_options: ["ein Hund", " "])
+    (tmp_path / "en.tagged.txt").write_text("<2de> a dog\n<2de> a cat\n", encoding="utf-8")
+    steps.translate(
+        tmp_path, tmp_path / "en.tagged.txt", tmp_path / "de.txt", tag="<2en>", settings=[], device="cpu", seed=1
+    )
+    assert (tmp_path / "de.txt").read_text(encoding="utf-8") == "ein Hund\na cat\n"
+    assert (tmp_path / "de.tagged.txt").read_text(encoding="utf-8") == "<2en> ein Hund\n<2en> a cat\n"
+    assert untagged("<BT> <2en> a <2de> dog") == "a <2de> dog" and untagged("a dog") == "a dog"
 
 
 def test_the_map_of_rotated_vectors_is_their_rotation() -> None:

@@ -19,10 +19,10 @@ from recipes.parsing.geography import anonymised, joined, questions, spaced, sub
 from recipes.parsing.scan import RECIPE as SCAN
 from recipes.parsing.scan import hold_out, parse
 from recipes.pronunciation.recipe import RECIPE as PRONUNCIATION
-from recipes.pronunciation.recipe import split
+from recipes.pronunciation.recipe import longest_ending, split
 from recipes.runner.files import read_json, write_json
 from recipes.runner.pair_jobs import jobs_of, main, prepare
-from recipes.runner.pair_recipe import Options, collect, page, read_part, samples
+from recipes.runner.pair_recipe import Options, collect, page, read_part, samples, write_pairs
 from recipes.runner.retrieval import TfIdf
 from recipes.summaries.recipe import RECIPE as SUMMARIES
 from recipes.summaries.recipe import overlapping_words, pair
@@ -239,6 +239,22 @@ def test_strings_are_hidden_and_shown() -> None:
     assert words("from a.b_c import D, e") == "from a . b_c import D , e"
 
 
+def test_lines_whose_quotes_differ_from_the_description_cannot_match(tmp_path: Path) -> None:
+    """They are counted, and samples show them with the quotes of the code."""
+    descriptions = ["call f with 'a b'.", 'call f with "a b".', "call f with 'a  b'."]
+    codes = ["f ( 'a b' )"] * 3
+    write_gzip(tmp_path / "django" / "all.anno.gz", [*["define f."] * 17_000, *descriptions])
+    write_gzip(tmp_path / "django" / "all.code.gz", [*["def f ( ) :"] * 17_000, *codes])
+    prepare(CODE, tmp_path, tmp_path / "out")
+    group = tmp_path / "out" / "data" / "all"
+    counts = read_json(tmp_path / "out" / "data" / "prepared.json")
+    assert counts["test"] == 3 and counts["test lines that can match"] == 2
+    best = CODE.restore(group, [target for _, target in read_part(group, "test")])
+    assert CODE.score(group, best)["exact"] == pytest.approx(100 * 2 / 3)
+    shown = samples(CODE, tmp_path / "out", rows=["nearest"])
+    assert shown.count("*reference*: `f ( 'a b' )`") == 3
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -261,6 +277,21 @@ def test_every_pronunciation_is_a_reference() -> None:
     parts, references = split(["A\tx", "A\ty"], ["A\tz", "B\tz"], ["C\tx", "C\ty"])
     assert parts == {"train": [("A", "x"), ("A", "y")], "valid": [("B", "z")], "test": [("C", "x")]}
     assert references == [["x", "y"]]
+
+
+def test_words_with_the_longest_common_ending_have_the_closest_length(tmp_path: Path) -> None:
+    known = ["TION", "NATION", "RATION", "NOTION", "ABSTRACTION", "STATION", "ON"]
+    words = ["LOTION", "DURATION", "VACATION", "DIFFRACTION", "ION", "XYZ", "ACTION", "BON"]
+    train = [*((word, word.lower()) for word in known), ("NATION", "other")]
+    write_pairs(tmp_path, {"train": train, "test": [(word, "") for word in words]})
+
+    def ending(word: str, other: str) -> int:
+        return next((n for n in range(len(other), 0, -1) if word.endswith(other[-n:])), 0)
+
+    expected = [min(known, key=lambda k, w=word: (-ending(w, k), abs(len(k) - len(w)), len(k), k)) for word in words]
+    found = longest_ending(tmp_path)
+    assert found == ["" if word == "XYZ" else k.lower() for word, k in zip(words, expected, strict=True)]
+    assert found[:3] == ["notion", "ration", "station"]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

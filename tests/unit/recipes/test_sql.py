@@ -2,11 +2,12 @@
 
 import sqlite3
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recipes.parsing.sql import ROWS, Database, Denotation
+from recipes.parsing.sql import COLUMNS, RESULT_BYTES, ROWS, VALUE_BYTES, Database, Denotation
 
 
 @pytest.fixture
@@ -76,6 +77,38 @@ def test_large_values_and_many_rows_are_errors(database: Database) -> None:
     assert database.execute("SELECT hex(zeroblob(100000000))").error
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
     assert database.execute(endless).error == f"more than {ROWS} rows"
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        (
+            f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 5000) "
+            f"SELECT hex(zeroblob({VALUE_BYTES // 2 - 9})) FROM n",
+            f"more than {RESULT_BYTES} bytes",
+        ),
+        (f"SELECT {', '.join([f'hex(zeroblob({VALUE_BYTES // 2 - 9}))'] * 2000)}", "too many columns"),
+        (f"SELECT hex(zeroblob({VALUE_BYTES}))", "too big"),
+    ],
+)
+def test_results_have_a_limit_of_memory(query: str, error: str, path: Path) -> None:
+    tracemalloc.start()
+    try:
+        with Database(path, seconds=60) as database:
+            assert error in database.execute(query).error
+            assert tracemalloc.get_traced_memory()[1] < 3 * RESULT_BYTES
+            wide = database.execute(f"SELECT {', '.join(['1'] * COLUMNS)}")
+            assert wide.rows == ((1,) * COLUMNS,)  # the next query has its own limit
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_query_without_enough_memory_fails(database: Database) -> None:
+    def allocate(_value: bytes) -> str:
+        raise MemoryError
+
+    database._connection.text_factory = allocate
+    assert "MemoryError" in database.execute("SELECT 'text'").error
 
 
 @pytest.mark.parametrize("query", ["", "SELECT", "SELECT x FROM nowhere", "select \x00", "'" * 3, "SELECT 1 +" * 5000])
