@@ -98,7 +98,10 @@ def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
     conllu = write_conllu(tmp_path / "TRAIN.CONLLU", sentences=9)
     named = ["--columns", "form,pos,chunk"]
     for arguments, message in (
-        (["data", "check"], "give --source and --target, --tsv, --csv or --jsonl, --text, --conll or --config"),
+        (
+            ["data", "check"],
+            "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, --audio, --images or --config",
+        ),
         (["data", "check", "--text", text, "--conll", columns], "--conll is for a tagger and cannot be combined"),
         (["data", "check", "--conll", columns], "has 3 columns: name them with --columns"),
         (["data", "check", "--conll", conllu, *named], f"--columns is for column files; {conllu}: CoNLL-U"),

@@ -217,6 +217,8 @@ def _read_test_set(source: Path, reference: Path, *, output: Path | None) -> _Te
     sources, references = _lines(source), _lines(reference)
     if len(sources) != len(references):
         refuse_misaligned(source, target=reference)
+    if not sources:
+        raise DataError(f"{source} is empty: there is nothing to evaluate")
     return _TestSet(source, sources, references)
 
 
