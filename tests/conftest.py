@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import hypothesis
 import pytest
 
 from calque.commands.main import app, report_errors
@@ -45,6 +46,9 @@ FAMILIES: dict[str, Values] = {
     "convolutional": {"encoder": _CONVOLUTIONS, "decoder": _CONVOLUTIONS},
     "transformer": {"encoder": {**_SIDE, "attention_dropout": 0.1}, "decoder": {**_SIDE, "activation_dropout": 0.1}},
 }
+
+hypothesis.settings.register_profile("calque", deadline=None)  # no test depends on how busy the machine is
+hypothesis.settings.load_profile("calque")
 
 
 class Answer(NamedTuple):
