@@ -66,7 +66,7 @@ class LogMel(nn.Module):
         self._constants: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
 
     def frames(self, lengths: Tensor) -> Tensor:
-        """The number of frames [B] of recordings of so many samples, at least one."""
+        """The number of frames [B] of recordings with these numbers of samples; at least one."""
         return torch.div(lengths + self.hop - 1, self.hop, rounding_mode="floor").clamp(min=1)
 
     def forward(self, audio: Padded, *, dtype: torch.dtype = torch.float32) -> Padded:

@@ -91,7 +91,7 @@ class SpeechInputs(Inputs):
         return Padded(dropout(vectors, self.dropout, self.training), lengths, device_lengths)
 
     def positions(self, samples: Tensor) -> Tensor:
-        """The number of positions [B] of recordings of so many samples; computed on the CPU."""
+        """The number of positions [B] of recordings with these numbers of samples; computed on the CPU."""
         lengths = self.log_mel.frames(samples.clamp(min=1))
         for _ in self.convolutions:
             lengths = -(-lengths // 2)

@@ -1,4 +1,4 @@
-"""Manifests: an image and its captions per line; every problem is told with file and line."""
+"""Manifests: an image and its captions per line; every problem is reported with file and line."""
 
 import json
 import re
