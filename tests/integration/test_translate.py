@@ -403,11 +403,18 @@ def test_a_killed_translation_is_resumed_to_the_same_bytes(trained: Path, tmp_pa
         return subprocess.Popen(called, env=environment(), stderr=subprocess.DEVNULL)
 
     assert start(whole).wait(timeout=300) == 0
-    kills, note = 0, tmp_path / "output.part.json"
+
+    def progress() -> bytes | None:
+        try:
+            return (tmp_path / "output.part.json").read_bytes()
+        except FileNotFoundError:
+            return None
+
+    kills = 0
     while not output.exists():
-        before = note.read_bytes() if note.exists() else None
+        before = progress()
         process = start(output)
-        while process.poll() is None and (not note.exists() or note.read_bytes() == before):
+        while process.poll() is None and progress() in (None, before):
             time.sleep(0.005)
         time.sleep(generator.uniform(0, 0.3))
         if process.poll() is None:

@@ -82,7 +82,7 @@ def test_everything_equals_the_sum_over_all_paths(seed: int) -> None:
                 emissions[state, symbol] += weight / total
                 shares[t, state] += weight / total
         np.testing.assert_allclose(posteriors[n], shares, rtol=1e-9, atol=1e-15)
-        assert tuple(best[n]) == max(weights, key=lambda y: weights[y])
+        assert weights[tuple(best[n])] == pytest.approx(max(weights.values()), rel=1e-12)
     expected = expected_states(model, sequences)
     assert expected.log_likelihood == pytest.approx(likelihoods.sum(), rel=1e-12)
     np.testing.assert_allclose(expected.start, start, rtol=1e-9)
@@ -101,7 +101,9 @@ def test_hmmlearn_agrees(seed: int) -> None:
     assert log_likelihoods(model, sequences).sum() == pytest.approx(other.score(flat, lengths), rel=1e-9)
     posteriors = np.concatenate(state_posteriors(model, sequences))
     np.testing.assert_allclose(posteriors, other.predict_proba(flat, lengths), rtol=1e-7, atol=1e-12)
-    np.testing.assert_array_equal(np.concatenate(most_likely_states(model, sequences)), other.predict(flat, lengths))
+    for symbols, states in zip(rows, most_likely_states(model, sequences), strict=True):
+        theirs = other.predict(np.array(symbols)[:, None])  # may be another of several paths that are equally likely
+        assert joint(model, symbols, states) == pytest.approx(joint(model, symbols, theirs), rel=1e-12)
     trained = baum_welch(model, sequences, iterations=10)
     other.fit(flat, lengths)
     for table, theirs in zip(trained, (other.startprob_, other.transmat_, other.emissionprob_), strict=True):
@@ -145,7 +147,9 @@ def test_counting_equals_loops_and_finds_the_model(seed: int) -> None:
             counts["emissions"][state, symbol] += 1
     for name, count in counts.items():
         np.testing.assert_allclose(getattr(found, name), count / count.sum(axis=-1, keepdims=True))
-    np.testing.assert_allclose(found.emissions, model.emissions, atol=0.12)
+    often = counts["emissions"].sum(axis=-1) > 300  # states that are hardly ever visited cannot be estimated
+    assert often.any()
+    np.testing.assert_allclose(found.emissions[often], model.emissions[often], atol=0.12)
 
 
 def test_states_are_found_without_being_told() -> None:
