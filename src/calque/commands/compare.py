@@ -47,6 +47,9 @@ def compare(
         Path | None, file_option(help="Histories, to compare recommenders; the last item of each is the target.")
     ] = None,
     images: Annotated[Path | None, file_option(help="A manifest of images, to compare captioners.")] = None,
+    audio: Annotated[
+        Path | None, file_option("--audio", help="A manifest of recordings, to compare speech recognisers.")
+    ] = None,
     columns: Columns = None,
     group: Annotated[
         list[str] | None,
@@ -91,7 +94,8 @@ def compare(
     sentence length, word frequency, training-data overlap, n-grams, errors and single sentences; taggers by label and
     confusion; language models by the loss of words at each position and frequency; the sentence vectors of any models
     by retrieval (--source and --target); recommenders by the ranks of items, by length of the history and frequency of
-    the item (tables and JSON only); captions as translations are, with the first caption of an image as the reference.
+    the item (tables and JSON only); captions as translations are, with the first caption of an image as the reference;
+    transcripts by word and character error rates, the words that are confused, and length.
 
     Examples:
 
@@ -112,12 +116,16 @@ def compare(
         calque compare runs/bag runs/captions --source test.en --target test.de
 
         calque compare soft=runs/soft hard=runs/hard --images test.jsonl --output captions.html
+
+        calque compare greedy=runs/speech:beam=1 runs/speech:beam=10 --audio test.jsonl --output transcripts.html
+
+        calque compare runs/speech with-language.txt --audio test.jsonl
     """
     format_name = "json" if as_json else choice(format, FORMATS, option="--format")
     arguments = read_arguments(systems or [], group or [])
     _refuse_few(arguments)
     given = {"--source": source, "--reference": reference, "--target": target, "--text": text, "--conll": conll}
-    given |= {"--sequences": sequences, "--images": images}
+    given |= {"--sequences": sequences, "--images": images, "--audio": audio}
     files = {option: path for option, path in given.items() if path is not None}
     outputs = [argument.path for argument in arguments if argument.is_file]
     trained = [*(train_source or ()), *(train_target or ()), *(train_text or ())]

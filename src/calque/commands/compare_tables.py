@@ -38,7 +38,7 @@ def size_and_speed(systems: Sequence[Document], names: Sequence[str], *, unit: s
 
 
 def _pace(unit: str) -> str:
-    return "sentences" if unit in ("sentences", "lines") else unit
+    return "sentences" if unit in ("sentences", "recordings", "lines") else unit
 
 
 def _count(values: Document | None, key: str) -> str:
@@ -55,7 +55,7 @@ def bucket_rows(header: Row, labels: Sequence[str], counts: Sequence[str] | None
     return aligned([header, *([label, *count, *row] for label, count, row in zip(labels, middle, rows, strict=True))])
 
 
-def bucket_table(section: Document, names: Sequence[str], *, metric: Document) -> Block:
+def bucket_table(section: Document, names: Sequence[str], *, metric: Document, unit: str = "sentences") -> Block:
     """A table of the systems' scores in each bucket of sentences, such as a range of lengths.
 
     The table also has the numbers of sentences in each bucket: once, or per system if the systems differ.
@@ -68,7 +68,7 @@ def bucket_table(section: Document, names: Sequence[str], *, metric: Document) -
         if not is_shared:
             cells = [f"{cell} ({row[place]:,})" for cell, row in zip(cells, counts, strict=True)]
         rows.append(cells)
-    header = ["", *(["sentences"] if is_shared else []), *names]
+    header = ["", *([unit] if is_shared else []), *names]
     shared = [f"{count:,}" for count in counts[0]] if is_shared else None
-    title = f"{metric['title']} {section['title']}" + ("" if is_shared else " (sentences)")
+    title = f"{metric['title']} {section['title']}" + ("" if is_shared else f" ({unit})")
     return title, bucket_rows(header, section["buckets"], shared, rows)

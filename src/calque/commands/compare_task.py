@@ -29,7 +29,6 @@ class ComparisonRequest(NamedTuple):
     training_data: bool = True
     tagger: Path | None = None
     sentence_labels: Path | None = None
-    language: Path | None = None
 
 
 class TaskComparison(NamedTuple):

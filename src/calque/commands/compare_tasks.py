@@ -5,6 +5,7 @@ from pathlib import Path
 
 from calque.commands.compare_images import CAPTIONING
 from calque.commands.compare_language_models import LANGUAGE_MODELLING
+from calque.commands.compare_recognisers import RECOGNITION
 from calque.commands.compare_recommenders import RECOMMENDATION
 from calque.commands.compare_retrieval import EMBEDDING
 from calque.commands.compare_taggers import TAGGING
@@ -12,7 +13,7 @@ from calque.commands.compare_task import Document, TaskComparison
 from calque.commands.compare_translations import TRANSLATION
 from calque.errors import ConfigError
 
-TASKS = (TRANSLATION, EMBEDDING, LANGUAGE_MODELLING, TAGGING, RECOMMENDATION, CAPTIONING)
+TASKS = (TRANSLATION, EMBEDDING, LANGUAGE_MODELLING, TAGGING, RECOMMENDATION, CAPTIONING, RECOGNITION)
 
 
 def task_of(files: Mapping[str, Path]) -> TaskComparison:

@@ -17,10 +17,10 @@ def translation_tables(document: Document) -> Iterator[Block]:
     systems, metrics = document["systems"], document["metrics"]
     names = names_of(systems)
     sizes = f"{test['sentences']:,} sentences, {test['words']:,} reference words"
-    yield f"{test['reference']}: {sizes}; the baseline is {names[0]}", _scores(document)
+    yield f"{test['reference']}: {sizes}; the baseline is {names[0]}", score_lines(document)
     yield "signatures", aligned([[metric["title"], metric["signature"]] for metric in metrics], left=2)
-    yield from _significance(document)
-    yield from _groups(document)
+    yield from significance_tables(document)
+    yield from group_tables(document)
     yield "n-gram precision, length, errors", _details(systems, names)
     yield from size_and_speed(systems, names, unit="sentences")
     for section in document["sections"]:
@@ -36,7 +36,7 @@ def translation_tables(document: Document) -> Iterator[Block]:
     yield from _sentences(document, names)
 
 
-def _scores(document: Document) -> list[str]:
+def score_lines(document: Document) -> list[str]:
     """Scores with the bootstrap's confidence intervals; a star marks a significant difference to the baseline."""
     tests = {test["method"]: test["systems"] for test in document["significance"]}
     header = ["system", *(metric["title"] for metric in document["metrics"]), "exact match, %"]
@@ -73,7 +73,8 @@ def _is_significant(result: Document, baseline: Document) -> bool:
     return bool(result["p_value"] < LEVEL and result["score"] != baseline["score"])
 
 
-def _significance(document: Document) -> Iterator[Block]:
+def significance_tables(document: Document) -> Iterator[Block]:
+    """The p-values of every test made."""
     metrics, others = document["metrics"], list(enumerate(document["systems"]))[1:]
     size = document["test"]["sentences"]
     for test in document["significance"]:
@@ -89,7 +90,8 @@ def _significance(document: Document) -> Iterator[Block]:
         yield f"{TESTS[test['method']]}, {test['samples']:,} {unit}, seed {test['seed']}", aligned(rows)
 
 
-def _groups(document: Document) -> Iterator[Block]:
+def group_tables(document: Document) -> Iterator[Block]:
+    """The scores of groups of systems that differ in their seed; none if there are no groups."""
     if not document["groups"]:
         return
     for metric in document["metrics"]:

@@ -67,7 +67,7 @@ def _features(axes: Any, view: RecordingView) -> None:
     axes.imshow(view.features.T.numpy(), origin="lower", aspect="auto", cmap="magma", extent=extent)
     axes.set_yticks(*_frequency_ticks(view))
     axes.set_ylabel("Hz", fontsize=9)
-    names = [(word.word, word.start, word.end) for word in view.words]
+    names = [(word.word, word.start, min(word.end, view.seconds)) for word in view.words]
     if len(view.tokens) != len(names) and len(view.tokens) <= MOST_NAMES:
         for token in view.tokens:
             axes.axvline(token.first * view.position, color="white", linewidth=0.5, alpha=0.5)
@@ -76,9 +76,10 @@ def _features(axes: Any, view: RecordingView) -> None:
     for name, start, end in names:
         for edge in (start, end):
             axes.axvline(edge, color="white", linewidth=0.9)
-        axes.plot([start, end], [bands, bands], color=ACCENT, linewidth=3, clip_on=False, solid_capstyle="butt")
-        middle = (start + min(end, view.seconds)) / 2
-        axes.text(middle, bands + 0.015 * bands + 0.5, plain(name), fontsize=9, ha="center", va="bottom")
+        gap = 0.06 * (end - start)
+        bar = {"color": ACCENT, "linewidth": 3, "clip_on": False, "solid_capstyle": "butt"}
+        axes.plot([start + gap, end - gap], [bands, bands], **bar)
+        axes.text((start + end) / 2, 1.015 * bands + 0.5, plain(name), fontsize=9, ha="center", va="bottom")
     axes.set_ylim(-0.5, bands - 0.5)
     axes.set_title("log-mel features, and when each word is heard", loc="left", fontsize=9, pad=18)
 
@@ -104,7 +105,7 @@ def _posteriors(axes: Any, view: RecordingView) -> None:
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(view.labels[1:])}
     for token in view.tokens:
         colour = colours.get(token.piece, "0.3")
-        start, end = token.first * view.position, token.end * view.position
+        start, end = token.first * view.position, min(token.end * view.position, view.seconds)
         axes.plot([start, end], [1.05, 1.05], color=colour, linewidth=4, solid_capstyle="butt")
         axes.text((start + end) / 2, 1.09, plain(token.piece), color=colour, fontsize=8, ha="center", va="bottom")
     spoken = {token.piece for token in view.tokens}

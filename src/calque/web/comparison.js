@@ -8,13 +8,14 @@ import {ngramPanel} from "calque/comparison_ngrams";
 import {languageModelScores, taggingScores, translationScores} from "calque/comparison_scores";
 import {lossSentences, taggedSentences, translatedSentences} from "calque/comparison_sentences";
 import {lengthPanel, retrievedSentences} from "calque/comparison_retrieval";
+import {confusedWords, transcriptScores} from "calque/comparison_transcripts";
 import {fill, h} from "calque/dom";
 import {factLine} from "calque/fact_line";
 import {t} from "calque/i18n";
 import {count} from "calque/numbers";
 import {tabs} from "calque/tabs";
 
-const TASKS = {translation: translationTabs, tagging: taggingTabs, "language-modelling": languageModelTabs, embedding: retrievalTabs};
+const TASKS = {translation: translationTabs, tagging: taggingTabs, "language-modelling": languageModelTabs, embedding: retrievalTabs, recognition: transcriptTabs};
 
 // The reader's choices are kept when the page is drawn again in another language.
 const chosen = {tab: null};
@@ -78,13 +79,23 @@ function retrievalTabs(document) {
   ];
 }
 
+function transcriptTabs(document) {
+  return [
+    {name: "scores", label: t("tab.scores"), draw: () => transcriptScores(document)},
+    {name: "confusion", label: t("tab.confused"), draw: () => confusedWords(document, chosen)},
+    {name: "buckets", label: t("tab.lengths"), draw: () => bucketPanel(document, chosen, t("transcripts.recordings"))},
+    {name: "sentences", label: t("tab.recordings"), draw: () => translatedSentences(document, chosen, {highlight: "differences", source: t("transcripts.recording")})},
+    curvesTab(document),
+  ];
+}
+
 function curvesTab(document) {
   const hasCurves = document.systems.some((system) => system.curves);
   return hasCurves ? {name: "curves", label: t("tab.curves"), draw: () => curvesPanel(document)} : null;
 }
 
 function testLine({task, test, systems, training}) {
-  const key = {translation: "comparison.test", tagging: "comparison.test-words", embedding: "comparison.test-words"}[task] ?? "comparison.test-lines";
+  const key = {translation: "comparison.test", tagging: "comparison.test-words", embedding: "comparison.test-words", recognition: "comparison.test-recordings"}[task] ?? "comparison.test-lines";
   const facts = [
     t(key, {sentences: count(test.sentences ?? test.lines), words: count(test.words)}),
     t("comparison.baseline", {name: systems[0].name}),

@@ -35,7 +35,7 @@ export function timeMap({label, rows, columns, value, step, seconds, maximum, he
     const room = isPrinting() ? PRINT_WIDTH : width;
     const right = Math.max(room - 12, LEFT + SECOND * seconds);
     const toX = scale({low: 0, high: seconds, from: LEFT, to: right});
-    const placed = lanes(words, toX);
+    const placed = lanes(words.map((word) => ({...word, end: Math.min(word.end, seconds)})), toX, right);
     const top = LANE * (1 + Math.max(-1, ...placed.map(({lane}) => lane))) + 6;
     state.frame = {left: LEFT, right, top, bottom: top + height, toX};
     plane.style.width = `${right + 12}px`;
@@ -55,29 +55,28 @@ export function timeMap({label, rows, columns, value, step, seconds, maximum, he
       for (let column = 0; column < columns; column += 1) pixels[row * columns + column] = colours[heatIndex(value(row, column) / (maximum || 1))];
     context.putImageData(image, 0, 0);
     const ratio = Math.max(1, devicePixelRatio || 1);
-    const width = ((right - left) * columns * step) / seconds;
-    canvas.width = Math.max(1, Math.round(width * ratio));
+    canvas.width = Math.round((right - left) * ratio);
     canvas.height = Math.round(height * ratio);
-    canvas.style.width = `${Math.min(width, right - left)}px`;
+    canvas.style.width = `${right - left}px`;
     canvas.style.height = `${height}px`;
     canvas.style.left = `${left}px`;
     canvas.style.top = `${top}px`;
     const large = canvas.getContext("2d");
     large.imageSmoothingEnabled = false;
-    large.drawImage(small, 0, 0, canvas.width, canvas.height);
+    large.drawImage(small, 0, 0, (canvas.width * columns * step) / seconds, canvas.height); // the last column may be longer
   };
 
   const drawing = (placed) => {
     const {left, right, top, bottom, toX} = state.frame;
     const cell = height / rows.length;
     const names = rows.map((name, row) => (shown(row) ? s("text", {x: left - 6, y: top + (row + 0.5) * cell, dy: "0.32em", "text-anchor": "end", class: "time-row"}, cut(visible(name))) : null));
-    const marks = placed.map(({name, start, end, lane}) => [
+    const marks = placed.map(({name, start, end, lane, middle}) => [
       s("line", {x1: toX(start), x2: toX(start), y1: top - 4, y2: bottom, class: "time-bound"}),
       s("line", {x1: toX(end), x2: toX(end), y1: top - 4, y2: bottom, class: "time-bound"}),
       s("line", {x1: toX(start), x2: toX(end), y1: top - 3, y2: top - 3, class: "time-word"}),
-      s("text", {x: toX((start + end) / 2), y: top - 8 - lane * LANE, "text-anchor": "middle", class: "time-name"}, visible(name)),
+      s("text", {x: middle, y: top - 8 - lane * LANE, "text-anchor": "middle", class: "time-name"}, visible(name)),
     ]);
-    const outlines = frames.map(({row, start, end}) => s("rect", {x: toX(start), width: Math.max(2, toX(end) - toX(start)), y: top + row * cell, height: cell, class: "time-frame"}));
+    const outlines = frames.map(({row, start, end}) => s("rect", {x: toX(start), width: Math.max(2, toX(Math.min(end, seconds)) - toX(start)), y: top + row * cell, height: cell, class: "time-frame"}));
     const axis = horizontalAxis({ticks: ticks(0, seconds, Math.max(2, Math.floor((right - left) / 90))), x: toX, top: bottom, left, right, label: t("recognition.seconds")});
     return s("svg", {width: right + 12, height: bottom + 40, class: "chart"}, names, marks, outlines, axis, cursor);
   };
@@ -124,15 +123,15 @@ export function timeMap({label, rows, columns, value, step, seconds, maximum, he
 }
 
 /** The words with the line that each is written in, so that names do not overlap as far as there are lines. */
-function lanes(words, toX) {
+function lanes(words, toX, right) {
   const ends = Array.from({length: LANES}, () => -Infinity);
   return words.map((word) => {
     const half = (CHARACTER * [...word.name].length) / 2;
-    const middle = toX((word.start + word.end) / 2);
+    const middle = Math.min(toX((word.start + word.end) / 2), right + 12 - half);
     const free = ends.findIndex((end) => end < middle - half);
     const lane = free < 0 ? ends.indexOf(Math.min(...ends)) : free;
     ends[lane] = middle + half;
-    return {...word, lane};
+    return {...word, lane, middle};
   });
 }
 
