@@ -152,6 +152,10 @@ def test_a_recommendation_is_inspected(runs, tmp_path: Path, command: Command) -
     assert several.code == 0, several.err
     document = json.loads((tmp_path / "shown.json").read_text())
     assert document["task"] == "recommendation" and len(document["sentences"]) == 3
+    page = command(
+        "inspect", runs["items"], "g0i0 g0i1", "--with", runs["items"] / "model", "--output", tmp_path / "page.html"
+    )
+    assert page.code == 0 and (tmp_path / "page.html").stat().st_size > 50_000, page.err
     assert (
         document["sentences"][0]["attention"]["maps"] and "most popular" in command("inspect", runs["items"], "x").out
     )
@@ -225,7 +229,6 @@ def _config(folder: Path) -> Path:
         (["evaluate", "TIMED", "--sequences", "users"], "this model also reads times and behaviours"),
         (["translate", "RUN", "--input", "users"], "is a recommender and cannot translate; `calque recommend"),
         (["score", "RUN", "--target", "users"], "is a recommender and cannot score text"),
-        (["inspect", "RUN", "g0i0", "--output", "page.html"], "there is no page for recommenders"),
         (["inspect", "RUN", "g0i0", "--prefix", "a"], "for translation models only"),
         (["inspect", "RUN", "--gradients"], "is a recommender; gradient flow is measured"),
         (["recommend", "RUN", "--top", "0"], "at least 1"),

@@ -10,9 +10,11 @@ from playwright.sync_api import Page, expect
 from calque.evaluation.comparison.language_models import ScoredSystem, TextTest, compare_language_models
 from calque.evaluation.comparison.retrievals import RetrievalTest, compare_retrievals
 from calque.evaluation.comparison.taggings import TaggedSystem, TaggedTest, compare_taggings
+from calque.evaluation.comparison.transcripts import TranscribedSystem, compare_transcripts
 from calque.evaluation.comparison.translations import EvaluationSet, Settings, System, compare_translations
 from tests.unit.evaluation import test_comparison_of_retrieval as retrieval
 from tests.unit.evaluation.corpora import make_corpus
+from tests.unit.evaluation.test_comparison_of_transcripts import transcripts
 from tests.web.conftest import Opened
 from tests.web.test_inspection import AXE
 
@@ -32,7 +34,7 @@ FACTS: dict[str, Any] = {
     },
 }
 KEYS = re.compile(
-    r"\b(comparison|scores|section|sentences|significance|groups|details|size|ngrams|labels|retrieval|tab)\.[a-z]"
+    r"\b(comparison|scores|section|sentences|significance|groups|details|size|ngrams|labels|retrieval|transcripts|tab)\.[a-z]"
 )
 """What a string without a translation would look like."""
 TABS = {
@@ -40,6 +42,7 @@ TABS = {
     "tagging": ("scores", "labels", "confusion", "sentences"),
     "language-modelling": ("scores", "losses", "sentences"),
     "embedding": ("scores", "lengths", "sentences"),
+    "recognition": ("scores", "confusion", "buckets", "sentences", "curves"),
 }
 
 
@@ -82,11 +85,24 @@ def retrievals() -> dict[str, Any]:
     return compare_retrievals(test, [retrieval.FIRST, retrieval.SECOND], samples=50)
 
 
+def recordings() -> dict[str, Any]:
+    """Two systems that make errors, in groups, and one that makes none."""
+    test, (noisy, better) = transcripts(1)
+    hostile = [f"{HOSTILE} {better.transcripts[0]}", *better.transcripts[1:]]
+    systems = [
+        noisy._replace(facts=FACTS, group="a"),
+        better._replace(transcripts=hostile, group="b"),
+        TranscribedSystem("right", test.references),
+    ]
+    return compare_transcripts(test, systems, samples=QUICK.samples)
+
+
 DOCUMENTS = {
     "translation": translations,
     "tagging": taggings,
     "language-modelling": language_models,
     "embedding": retrievals,
+    "recognition": recordings,
 }
 
 
@@ -231,3 +247,21 @@ def test_every_tick_of_a_bucket_chart_has_a_name_and_undefined_measures_are_not_
     assert before == sum(len(system) for system in frequency["systems"])
     page.locator(".panel-words").get_by_label("Measure").select_option("recall")
     expect(markers).to_have_count(before - len(frequency["systems"]))
+
+
+def test_errors_and_confusions_of_transcripts_are_those_of_the_document(open_page: Open) -> None:
+    document = recordings()
+    page = open_page(document, view=VIEW).page
+    errors = document["systems"][0]["errors"]["wer"]
+    row = page.locator(".panel-scores tr", has_text="words").filter(has_text=str(errors["length"])).first
+    for kind in ("substitutions", "insertions", "deletions"):
+        expect(row).to_contain_text(str(errors[kind]))
+    show(page, "confusion")
+    first = document["systems"][0]["substituted"][0]
+    top = page.locator(".panel-confusion table").first.locator("tbody tr").first
+    for text in (first["reference"], first["hypothesis"], str(first["count"])):
+        expect(top).to_contain_text(text)
+    page.locator(".panel-confusion select").select_option("2")
+    expect(page.locator(".panel-confusion")).to_contain_text("This system makes no errors.")
+    show(page, "sentences")
+    expect(page.locator(".panel-sentences article").first.locator("del, ins").first).to_be_visible()

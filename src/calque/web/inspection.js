@@ -9,6 +9,7 @@ import {panels as textPanels} from "calque/language_model";
 import {count, fixed, isNumber} from "calque/numbers";
 import {panels as phrasePanels} from "calque/phrases";
 import * as recognition from "calque/recognition";
+import * as recommendation from "calque/recommendation";
 import {panels as similarityPanels} from "calque/similarity";
 import {lazyDetails, table} from "calque/table";
 import {panels as taggingPanels} from "calque/tagging";
@@ -25,6 +26,7 @@ const TASKS = {
   embedding: {panels: similarityPanels},
   captioning: {panels: captioningPanels},
   recognition,
+  recommendation,
 };
 
 // The reader's choices are kept when the page is drawn again in another language.

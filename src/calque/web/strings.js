@@ -237,6 +237,31 @@ export const strings = {
     "给定图像和前面的子词时每个子词的概率，以及可能出现的其他子词。",
   ],
 
+  // Recommendations
+  "tab.contributions": ["Contributions", "贡献"],
+  "recommendation.history": ["History", "历史"],
+  "recommendation.recommended": ["Recommended", "推荐"],
+  "recommendation.item": ["Item", "物品"],
+  "recommendation.items": ["items of the history", "历史中的物品"],
+  "recommendation.candidates": ["Candidates", "候选"],
+  "recommendation.candidates-axis": ["candidates", "候选"],
+  "recommendation.frequency": ["In training", "训练中的次数"],
+  "recommendation.seen": ["In the history", "已在历史中"],
+  "recommendation.influence": ["Influence on the recommendation of {item}", "对推荐 {item} 的影响"],
+  "recommendation.influence-explained": [
+    "How much each item of the history raises the log-probability of the recommended one, compared with the same history without it.",
+    "与去掉该物品的同一历史相比，历史中的每个物品使推荐物品的对数概率提高了多少。",
+  ],
+  "recommendation.axis": ["log-probability", "对数概率"],
+  "recommendation.contributions": [
+    "How much each item of the history (columns) raises the log-probability of each candidate (rows), compared with the same history without it. Negative: it lowers it.",
+    "与去掉该物品的同一历史相比，历史中的每个物品（列）使每个候选（行）的对数概率提高了多少。负值表示降低。",
+  ],
+  "recommendation.cold": ["The history has no known item: the most popular items are recommended.", "历史中没有已知物品：推荐最热门的物品。"],
+  "recommendation.unknown": ["Items of the history that are not in the catalogue: {count}.", "历史中不在目录中的物品：{count} 个。"],
+  "recommendation.excluded": ["Items of the history are not recommended.", "不推荐历史中已有的物品。"],
+  "recommendation.included": ["Items of the history may be recommended again.", "历史中已有的物品也可以再次推荐。"],
+
   // Recordings
   "tab.posteriors": ["CTC", "CTC"],
   "tab.tokens": ["Tokens", "词元"],
