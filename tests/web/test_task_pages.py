@@ -294,8 +294,10 @@ def test_the_page_of_a_recommendation_shows_the_documents_numbers(open_page: Ope
     plane.focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".tooltip")).to_contain_text("−0.750")
-    columns = page.locator(".panel-contributions .heatmap-columns .heatmap-label").all_inner_texts()
-    assert columns == history["items"]
+    for tab in ("contributions", "attention"):
+        show(page, tab)
+        columns = page.locator(f".panel-{tab} .heatmap-columns .heatmap-label").all_inner_texts()
+        assert columns == history["items"]
 
 
 def test_histories_are_listed_and_cold_ones_say_so(open_page: Open) -> None:

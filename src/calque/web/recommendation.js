@@ -19,8 +19,8 @@ export function brief(history) {
 /** The items of calque/tabs for a history; `choices` keeps what the reader chose in them. */
 export function panels(history, choices) {
   const {items, candidates, attention} = history;
-  const source = {text: items.join(" "), pieces: items};
-  const names = {rows: items, columns: items, rowsName: t("recommendation.items"), columnsName: t("recommendation.items")};
+  const source = {text: items.join(" "), pieces: items, read: items};
+  const names = {rowsName: t("recommendation.items"), columnsName: t("recommendation.items")};
   return [
     {name: "summary", label: t("tab.summary"), draw: () => summaryPanel(history)},
     items.length && candidates.length ? {name: "contributions", label: t("tab.contributions"), draw: () => contributionsPanel(history)} : null,
