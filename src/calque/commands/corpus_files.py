@@ -3,7 +3,7 @@
 import functools
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -160,37 +160,35 @@ class CorpusFiles(NamedTuple):
 
     def refuse_other_task(self, values: dict[str, Any]) -> None:
         """Raises a ConfigError if the corpora are not those of the config's task."""
+        from calque.models import systems
+
         kind = task_kind(values)
         if self.sequences and kind != "recommendation":
             raise ConfigError(
-                "--sequences is for a recommender (--system kang2018, hidasi2016, zhou2018 or popularity); this system "
-                "reads other data"
+                f"--sequences is for a recommender ({_named(systems.RECOMMENDERS)}); this system reads other data"
             )
         if (self.text or self.conll or self.pair_option) and kind == "recommendation":
             raise ConfigError("a recommender reads sequences of items: give --sequences instead of text")
         if bool(self.audio) != (kind == "recognition") and (self.audio or self.text or self.conll or self.pair_option):
             raise ConfigError(
-                "--audio is for a speech recogniser (--system speech, graves2006, chan2016 or watanabe2017); this "
-                "system reads other data"
+                f"--audio is for a speech recogniser ({_named(systems.RECOGNISERS)}); this system reads other data"
                 if self.audio
                 else "a speech recogniser reads recordings: give --audio MANIFEST"
             )
         if self.images and kind != "captioning":
             raise ConfigError(
-                "--images is for a captioner (--system xu2015, xu2015-hard or liu2021); this system reads other data"
+                f"--images is for a captioner ({_named(systems.CAPTIONERS)}); this system reads other data"
             )
         if (self.text or self.conll or self.pair_option) and kind == "captioning":
             raise ConfigError("a captioner reads images: give --images with a manifest of images and captions")
         if self.conll and kind != "tagging":
-            raise ConfigError(
-                "--conll is for a tagger (--system huang2015, lample2016, ma2016 or brants2000); this system reads "
-                "other data"
-            )
+            raise ConfigError(f"--conll is for a tagger ({_named(systems.TAGGERS)}); this system reads other data")
         if (self.text or self.pair_option) and kind == "tagging":
             raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")
         if self.text and kind != "language-modelling":
             raise ConfigError(
-                "--text is for a language model (--system language); this system reads pairs: give --source"
+                f"--text is for a language model ({_named(systems.LANGUAGE_MODELS)}); this system reads pairs: give "
+                "--source"
             )
         if self.pair_option and kind == "language-modelling":
             raise ConfigError(
@@ -358,6 +356,12 @@ def refuse_unequal(first: Sequence[Path | str], second: Sequence[Path | str], *,
         raise ConfigError(
             "\n".join([f"{options[0]} and {options[1]} must name equally many files, in the same order; found", *lists])
         )
+
+
+def _named(systems: Iterable[str]) -> str:
+    """The option that chooses one of these systems: --system a, b or c."""
+    *others, last = systems
+    return f"--system {', '.join(others)} or {last}"
 
 
 def task_kind(values: dict[str, Any]) -> str:
