@@ -94,7 +94,7 @@ def compare(
     sentence length, word frequency, training-data overlap, n-grams, errors and single sentences; taggers by label and
     confusion; language models by the loss of words at each position and frequency; the sentence vectors of any models
     by retrieval (--source and --target); recommenders by the ranks of items, by length of the history and frequency of
-    the item (tables and JSON only); captions as translations are, with the first caption of an image as the reference;
+    the item; captions as translations are, with the first caption of an image as the reference;
     transcripts by word and character error rates, the words that are confused, and length.
 
     Examples:
@@ -133,8 +133,6 @@ def compare(
     refuse_unreadable(*inputs)
     _refuse_output(output, inputs)
     task = task_of(files)
-    if not task.has_page and output is not None and output.suffix.lower() in PAGES:
-        raise ConfigError(f"--output: there is no page for {task.usage.rpartition(' for ')[2]}; write .json")
     task.refuse_settings(arguments)
     special: dict[str, object] = {"--columns": columns, "--train-source": train_source, "--train-target": train_target}
     special |= {"--train-text": train_text, "--tagger": tagger, "--sentence-labels": sentence_labels, "--group": group}

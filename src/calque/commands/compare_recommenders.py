@@ -101,5 +101,4 @@ RECOMMENDATION = TaskComparison(
     "--sequences for recommenders",
     compare_recommenders,
     recommendation_tables,
-    has_page=False,
 )

@@ -43,7 +43,6 @@ class TaskComparison(NamedTuple):
     takes: frozenset[str] = frozenset()
     """The options of this task among those that not all tasks have."""
     searches: bool = False  # whether systems may have search settings
-    has_page: bool = True
 
     def refuse_options(self, given: Sequence[str]) -> None:
         """Raises a ConfigError for options that have no effect with this task."""

@@ -40,10 +40,10 @@ class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
         self, models: Mapping[str, Recogniser], questions: Sequence[Question], options: ViewOptions
     ) -> list[View]:
         first = next(iter(models.values()))
-        precision: Any = str(next(first.model.parameters()).dtype).removeprefix("torch.")
         language = None
         if options.language is not None:
-            device: Any = str(first.device)
+            device: Any = first.device.type
+            precision: Any = str(next(first.model.parameters()).dtype).removeprefix("torch.")
             language = load_language_model(options.language, device=device, precision=precision)
         return [
             self.view(loaded, name, question, options, language=language)

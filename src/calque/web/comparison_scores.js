@@ -164,7 +164,7 @@ function detailTable(systems) {
   return table({caption: t("details.caption"), columns: [{label: t("details.property")}, ...systemColumns(systems)], rows, rowHeads: true});
 }
 
-/** Size, speed and training of the systems that are models; `names` replaces the names of some rows. */
+/** Size, speed and training of the systems that are models; `names` replaces the names of some rows, or leaves them out with null. */
 export function sizeTable(systems, names = {}) {
   if (!systems.some((system) => system.model)) return null;
   const properties = {
@@ -181,6 +181,7 @@ export function sizeTable(systems, names = {}) {
     tokens: ({run}) => (run ? count(run.tokens_per_second) : ""),
   };
   const rows = Object.entries(properties)
+    .filter(([key]) => names[key] !== null)
     .map(([key, cell]) => [names[key] ?? t(`size.${key}`), ...systems.map(cell)])
     .filter((row) => row.slice(1).some(Boolean));
   return h(
@@ -201,7 +202,7 @@ export function systemColumns(systems) {
 }
 
 /** A p-value; those below 0.05 have a star, as colour is not for everyone. */
-function pValue(value) {
+export function pValue(value) {
   if (!isNumber(value)) return "";
   return value < LEVEL ? {content: `${fixed(value, 4)}\u00a0*`, class: "significant"} : `${fixed(value, 4)}\u00a0\u00a0`;
 }
