@@ -37,10 +37,10 @@ class AttentionLayer(nn.Module):
     observer: Callable[[Tensor], None] | None = None
     intervention: ChangeWeights | None = None
     in_float64 = False
-    """Whether scores and sums are computed in float64, so that padding does not change their rounding, see `int8`."""
+    """Whether scores and sums are computed in float64, so that padding does not change their rounding (see `int8`)."""
 
     def wide(self, values: Tensor) -> Tensor:
-        """Values that attention computes with, in float64 if that is wanted, and then contiguous in memory."""
+        """The values to compute attention with: if `in_float64` is set, contiguous in float64; otherwise unchanged."""
         return values.to(torch.float64, memory_format=torch.contiguous_format) if self.in_float64 else values
 
     @property

@@ -3,9 +3,9 @@
 Letters: N rows, S positions, T steps, M tokens (positions without padding), E input width, D width. Tokens are packed
 step by step: the first tokens of all rows, longest row first, then the second tokens of the rows that have one, …
 
-torch's own kernel for packed rows slices the tokens at every step, and the backward pass of every slice clears a tensor
-of all tokens. Here the backward pass writes each token's gradient once, and the gradient of the recurrent weights is a
-single matrix product instead of one per step.
+torch's own kernel for packed rows slices the tokens at every step, and the backward pass of every slice zeroes a tensor
+as large as all tokens. Here the backward pass writes each token's gradient once, and the gradient of the recurrent
+weights is a single matrix product instead of one per step.
 """
 
 from itertools import accumulate

@@ -1,9 +1,10 @@
-"""The summed cross-entropy of a full softmax on a GPU: a vocabulary padded to the kernels' width, one graph.
+"""The summed cross-entropy of a full softmax on a GPU: one graph, with the vocabulary padded to the kernels' width.
 
 Letters: M positions, D width, V vocabulary, P padded vocabulary.
 
-A row of 32,004 numbers in bfloat16 is no multiple of 16 bytes, so cuBLAS computes the three products of the output
-layer with unaligned kernels, at less than half their speed. Padded to a multiple of `MULTIPLE`, they are aligned.
+A row of 32,004 numbers in bfloat16 is not a multiple of 16 bytes long, so cuBLAS computes the three products of the
+output layer with unaligned kernels, at less than half the speed of aligned ones. Padding the vocabulary to a multiple
+of `MULTIPLE` aligns the rows.
 """
 
 import torch
@@ -36,7 +37,7 @@ def padded_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def padded_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, smoothing: float, ignored: int
 ) -> Tensor:
-    """The cross-entropy of targets [M], summed, from padded logits; the clear version of `graph_cross_entropy`."""
+    """The summed cross-entropy of targets [M] from padded logits; the readable version of `graph_cross_entropy`."""
     logits = _wide(padded_logits(hidden, weight, bias)[:, : len(weight)])
     return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing, ignore_index=ignored).sum()
 
@@ -44,12 +45,12 @@ def padded_cross_entropy(
 def graph_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, smoothing: float, ignored: int
 ) -> Tensor:
-    """`padded_cross_entropy`, written for a compiler: a loss of reductions and a gradient of a single pointwise pass.
+    """`padded_cross_entropy`, written for a compiler: reductions for the loss, and one pointwise pass for the gradient.
 
-    With logits z, a position has the loss log Σ exp z − (1 − ε) z_target − ε·mean z. The logit of the target is a sum
-    over all words with a mask of one word, because the gradient of a sum with a mask is a mask, and that of an index is
-    a scattered sum. Uncompiled, every operation would be a pass over all logits. Variants with the maximum and the sum
-    in one pass, or with indices of 32 bits, were slower (benchmarks/results/train_h200_2026-11-17.md).
+    With logits z, a position has the loss log Σ exp z − (1 − ε) z_target − ε·mean z. The target's logit is computed as
+    a masked sum over all words: the gradient of a masked sum is a mask, whereas that of indexing is a scattered sum.
+    Without compilation, every operation would be a pass over all logits. Variants with the maximum and the sum in one
+    pass, or with indices of 32 bits, were slower (benchmarks/results/train_h200_2026-11-17.md).
     """
     size = len(weight)
     logits = _wide(padded_logits(hidden, weight, bias))

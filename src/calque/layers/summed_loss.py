@@ -32,7 +32,7 @@ def can_sum_in_chunks(hidden: Tensor, weight: Tensor) -> bool:
 def summed_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, smoothing: float, ignored: int
 ) -> Tensor:
-    """The cross-entropy of targets [M], summed, given hidden [M,D], weight [V,D] and bias [V]; at least in float32.
+    """The summed cross-entropy of targets [M], given hidden [M,D], weight [V,D] and bias [V]; in at least float32.
 
     With logits z = W h + b, p = softmax z and y = (1 − ε)·one-hot + ε/V, a position has
 
@@ -40,7 +40,7 @@ def summed_cross_entropy(
         gradient with respect to z   p − y
 
     Since the losses are summed, the gradient is known, up to a factor, as soon as the logits are: each chunk of
-    positions adds its part of the gradients of h, W and b while its logits are at hand, and they are then
+    positions adds its part of the gradients of h, W and b while its logits are in memory, and the logits are then
     discarded. Positions whose target is `ignored` are left out. The result can be differentiated once.
     """
     return _SummedCrossEntropy.apply(hidden, weight, bias, targets, smoothing, ignored)  # type: ignore[no-any-return,no-untyped-call]
