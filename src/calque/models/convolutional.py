@@ -246,5 +246,5 @@ def _at(positions: Tensor, places: Tensor) -> Tensor:
 
 
 def zero_padding(values: Tensor, mask: Tensor) -> Tensor:
-    """[B,S,D] with zeros where the mask [B,S] is false, like the paper's padding."""
+    """The values [B,S,D], with zeros where the mask [B,S] is false, like the paper's padding."""
     return values.masked_fill(~mask[..., None], 0)

@@ -29,9 +29,9 @@ class GridConfig(Config):
     width: Width = 128
     """Width of the vectors. Earlier stages are narrower: half as wide, a quarter as wide and so on."""
     normalisation: Literal["group", "none"] = "group"
-    """Normalise the features of each image after every convolution (Wu and He 2018), or not."""
+    """Normalisation after every convolution: group (over the features of each image; Wu and He 2018) or none."""
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
-    """Add to every vector an encoding of its row and column, or not (Xu 2015)."""
+    """The encoding of its row and column that is added to every vector: sinusoidal, or none (Xu 2015)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the vectors."""
 
@@ -55,7 +55,7 @@ class PatchesConfig(Config):
     width: Width = 128
     """Width of the vectors."""
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
-    """Add to every vector an encoding of its row and column, or not."""
+    """The encoding of its row and column that is added to every vector: sinusoidal or none."""
 
     @property
     def stride(self) -> int:
@@ -75,7 +75,7 @@ class ImageInputs(Inputs):
     """The vectors of an image, row by row from its upper left corner."""
 
     def forward(self, source: Padded) -> Padded:
-        """The vectors [B,S,D] of pixels [B,H,H,3]."""
+        """The vectors [B,S,D] of images, given their pixels [B,H,H,3]."""
         weight = next(self.parameters())
         pixels = ((source.values.to(weight.dtype) - MEAN) / DEVIATION).permute(0, 3, 1, 2)
         grid = self.grid(pixels)  # [B,D,G,G]
@@ -87,7 +87,7 @@ class ImageInputs(Inputs):
         return Padded(vectors, lengths, placed)
 
     def grid(self, pixels: Tensor) -> Tensor:
-        """The vectors [B,D,G,G] of pixels [B,3,H,H]."""
+        """The vectors [B,D,G,G] of images, given their pixels [B,3,H,H]."""
         raise NotImplementedError
 
 
@@ -174,7 +174,7 @@ def _refuse_odd(width: int) -> int:
 
 
 def build_image_inputs(config: ImageConfig) -> ImageInputs:
-    """The layer that a config describes."""
+    """The layer that computes the vectors of images, as a config describes it."""
     match config:
         case GridConfig():
             return GridInputs(config)

@@ -32,7 +32,7 @@ class TimeAwareConfig(Config):
     feed_forward: Width = 64
     """Width inside the feed-forward layers."""
     buckets: int = Field(default=32, ge=2, le=63)
-    """Number of time buckets; bucket b has times of 2^(b−1) to 2^b seconds before the prediction."""
+    """Number of time buckets; bucket b holds events from 2^(b−1) to 2^b seconds before the prediction."""
     times: bool = True
     """Read the times of events."""
     behaviours: bool = True
@@ -59,7 +59,7 @@ class TimeAwareConfig(Config):
 
 
 class TimeAwareBlock(StateLayer):
-    """A block of attention over events, then a feed-forward layer."""
+    """A block: attention over events, then a feed-forward layer."""
 
     def __init__(self, config: TimeAwareConfig) -> None:
         super().__init__()
