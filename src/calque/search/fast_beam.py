@@ -29,7 +29,7 @@ def fast_beam_search(
     source_lengths: Tensor,
     hooks: Hooks = NO_HOOKS,
 ) -> list[list[Hypothesis]]:
-    """What `beam_search` returns with the expansion `BestK(beams)` and a score that needs no coverage.
+    """The result of `beam_search` with the expansion `BestK(beams)` and a score that needs no coverage.
 
     If two candidates of one hypothesis become equal only when its log-probability is added, the order of the two may
     differ from that of `beam_search`.
