@@ -84,7 +84,7 @@ class AttentionContext(NamedTuple):
     slots: Slots | None = None
 
     def fold(self, rows: Tensor) -> Tensor:
-        """[N,T,X] as [B,K·T,X], see `tensors.fold`."""
+        """The rows [N,T,X], reshaped to [B,K·T,X] (see `tensors.fold`)."""
         return fold(rows, sentences=self.mask.shape[0], slots=self.slots)
 
 

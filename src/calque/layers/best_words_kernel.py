@@ -1,4 +1,4 @@
-"""The most likely words as Triton kernels, see `best_words`. Letters: N rows, V vocabulary, C best words."""
+"""The most likely words as Triton kernels (see `best_words`). Letters: N rows, V vocabulary, C best words."""
 
 import torch
 import triton

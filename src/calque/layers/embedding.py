@@ -1,6 +1,6 @@
-"""Token ids to vectors; ids outside the vocabulary (words that can only be copied) are read as the unknown piece.
+"""Maps token ids to vectors. Ids outside the vocabulary (words that can only be copied) are read as the unknown piece.
 
-No other module makes this replacement.
+No other module replaces ids.
 """
 
 from torch import Tensor

@@ -123,7 +123,7 @@ class LabelChain(NamedTuple):
         return F.pad(scores[:, None], (0, 0, 0, self.transitions.ends.shape[2] - 1), value=-torch.inf)
 
     def _step(self, t: int) -> Tensor:
-        """[B,U,Y,Y], the scores of the label of word t after that of word t − 1 and its history."""
+        """[B,U,Y,Y], the scores of the label of word t (last axis), given the label of word t − 1 and its history."""
         return self.transitions.steps[self._before(t - 1), self.kinds[:, t - 1], self.kinds[:, t]]
 
     def _end(self, t: int) -> Tensor:

@@ -36,7 +36,7 @@ class KeysValues(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The positions of T consecutive tokens, read together, and what each of them may attend to."""
+    """T consecutive tokens that are read together: their positions, and the mask of what each may attend to."""
 
     places: Tensor  # [N,T]
     mask: Tensor | None  # [N,1,T,P+T]; None if there is no past, or if T is 1 and no cached token is masked

@@ -61,7 +61,7 @@ class AttentionLayer(nn.Module):
 
 
 class RecurrentStep(NamedTuple):
-    """One time step of a recurrent layer: what entered the gates, and the states before and after the step."""
+    """One time step of a recurrent layer: the inputs of the gates, and the states before and after the step."""
 
     projected: Tensor  # [N,G·D], the inputs' share of the gates
     before: tuple[Tensor, ...]  # (h,) or (h, c), each [N,D]

@@ -51,8 +51,8 @@ def packed_lstm(
 ) -> PackedStates:
     """The states of an LSTM from a zero state over `inputs` [N,S,E] with `lengths` [N], on the CPU.
 
-    `weights` are those of the inputs [4D,E] and of the hidden state [4D,D], gates in the order i f g o; `bias` [4D] is
-    the sum of both biases.
+    `weights` are the input weights [4D,E] and the recurrent weights [4D,D], with the gates in the order i f g o; `bias`
+    [4D] is the sum of both biases.
     """
     rows, size, _ = inputs.shape
     packed = packing(lengths, size=size, backward=backward)

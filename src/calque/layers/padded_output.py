@@ -23,7 +23,7 @@ def is_padded(hidden: Tensor, weight: Tensor) -> bool:
 
 
 def padded_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The logits [M,P] of hidden vectors [M,D]; columns from V on are those of words whose weights are 0.
+    """The logits [M,P] of hidden vectors [M,D]; columns from V on belong to padding, with weights of 0.
 
     The padding is part of the product, not of the parameters: no file and no optimiser sees it, and its gradient is
     discarded. Law: the first V columns are `F.linear(hidden, weight, bias)`.

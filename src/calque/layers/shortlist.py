@@ -52,7 +52,7 @@ class OwnWords(NamedTuple):
 class ListedOutput:
     """The log-probabilities of a full output layer for the words of each sentence's list.
 
-    Law: they are those of `masked_log_probs`, which computes the logits of all words.
+    Law: they equal those of `masked_log_probs`, which computes the logits of all words.
     """
 
     def __init__(self, output: FullOutput, lists: WordLists) -> None:
@@ -163,7 +163,7 @@ def _products(inputs: Tensor, weight: Tensor, *, slots: Slots | None) -> Tensor:
 
 
 class _OwnRows(NamedTuple):
-    """The parts of `OwnWords` for each hypothesis, which are those of its sentence."""
+    """The parts of `OwnWords` with one row per hypothesis: that of its sentence."""
 
     words: Tensor  # [N,n]
     scales: Tensor | None  # [N,n]

@@ -37,7 +37,7 @@ class GridConfig(Config):
 
     @property
     def stride(self) -> int:
-        """Height and width of the pixels that a vector stands for."""
+        """The height and width, in pixels, of the image area that a vector represents."""
         return 1 << self.stages
 
     @field_validator("width")
@@ -59,7 +59,7 @@ class PatchesConfig(Config):
 
     @property
     def stride(self) -> int:
-        """Height and width of the pixels that a vector stands for."""
+        """The height and width, in pixels, of the image area that a vector represents."""
         return self.patch
 
     @field_validator("width")

@@ -1,7 +1,7 @@
 """Recommenders: the next item of a user's history, P(x_{t+1} | x₁…xₜ), ranked over the whole catalogue.
 
 Hidasi et al. 2016 (GRU4Rec); Kang and McAuley 2018 (SASRec: causal self-attention over items); Zhou et al. 2018
-(ATRank: time buckets and behaviour types). The networks over items alone are those of language models.
+(ATRank: time buckets and behaviour types). Networks that read items alone are shared with language models.
 
 Letters: B rows, T items of a history, E embedding, V vocabulary.
 """
@@ -133,7 +133,7 @@ class RecommenderModel(nn.Module):
                 return network(history.items, state)[0].hidden  # type: ignore[no-any-return]
 
     def total_loss(self, hidden: Tensor, history: ItemHistory, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
-        """The summed loss of targets [B,T], the items after those of the history; 0 where the target is padding."""
+        """The summed loss of targets [B,T], which follow the items of the history; padding has no loss."""
         assert self.output is not None
         if isinstance(self.output, NegativesOutput) and self.training:
             avoided = torch.cat([history.items[:, :1], targets], dim=1)

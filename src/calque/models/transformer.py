@@ -195,8 +195,8 @@ class TransformerState(NamedTuple):
     def select(self, rows: Tensor) -> Self:
         """These rows of the state; in decoding on a CPU, the memory of the caches has room for the next token.
 
-        Read such a state only once: reading it fills that room. Caches of fixed size stay as they are: only the index
-        of ancestors changes.
+        Such a state may be read only once, because reading it fills that room. Caches of fixed size are not copied:
+        only the index of ancestors changes.
         """
         if self.ancestors is not None:
             ancestors = self.ancestors.index_select(0, rows)

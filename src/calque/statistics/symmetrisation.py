@@ -27,7 +27,7 @@ _NEIGHBOURS = (  # steps of target and source words, in the order of Koehn's pse
 
 
 def symmetrise(forward: Set[Link], backward: Set[Link], *, method: Symmetrisation = "grow-diag-final-and") -> set[Link]:
-    """The links of a pair, given those of both directions."""
+    """The symmetrised links of a sentence pair, given the links of both directions."""
     match method:
         case "forward":
             return set(forward)
