@@ -34,12 +34,12 @@ class NormalisedLinear(nn.Module):
         return F.linear(inputs, self.weight(), self.bias)
 
     def weight(self) -> Tensor:
-        """W [O,I]."""
+        """The normalised weight W [O,I]."""
         return self.kept(self.direction, magnitude=self.magnitude)
 
 
 class GatedConvolution(StateLayer):
-    """A ⊗ σ(B) where [A; B] = W [xᵢ; …; xᵢ₊ₖ₋₁] + b, W normalised (Gehring 2017, §3.2; Dauphin 2017, eq. 1).
+    """A ⊗ σ(B) where [A; B] = W [xᵢ; …; xᵢ₊ₖ₋₁] + b with W normalised (Gehring 2017, §3.2; Dauphin 2017, eq. 1).
 
     Initialised to v ~ N(0, √(4p/n)), n = k·D, b = 0, so that the gate preserves the variance of small inputs (§3.5).
     """
@@ -67,7 +67,7 @@ class GatedConvolution(StateLayer):
         return F.glu(F.conv1d(window.transpose(1, 2), weight, self.bias), dim=1).transpose(1, 2)
 
     def weight(self) -> Tensor:
-        """W [2D,k·D], for `windows`."""
+        """The normalised weight W [2D,k·D], which multiplies `windows`."""
         return self.kept(self.direction, magnitude=self.magnitude)
 
 

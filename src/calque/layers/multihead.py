@@ -46,7 +46,7 @@ class Chunk(NamedTuple):
 
 
 class MultiHead(AttentionLayer):
-    """Multi-head attention; queries are projected separately from keys and values so that these can be cached.
+    """Multi-head attention; queries are projected separately from keys and values so that the latter can be cached.
 
     head = softmax(q·k/√d) v, Concat(head₁, …) W (§3.2.2). With fewer key-value heads than heads, H/G adjacent heads
     share keys and values (grouped queries, Ainslie 2023, §2.2; G = 1 is Shazeer's multi-query attention).
@@ -210,7 +210,7 @@ class MultiHead(AttentionLayer):
         return self.out(heads.flatten(1)[:, None])  # type: ignore[no-any-return]
 
     def split_heads(self, rows: Tensor) -> Tensor:
-        """[N,T,D] as [N,H,T,d], one vector per head."""
+        """The rows [N,T,D], split into [N,H,T,d]: one vector per head."""
         return rows.view(*rows.shape[:2], -1, self.head_width).transpose(1, 2)
 
     def _for_heads(self, grouped: Tensor) -> Tensor:

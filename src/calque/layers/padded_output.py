@@ -17,7 +17,7 @@ MULTIPLE = 64  # numbers in a row of a kernel's tile; 8 would align rows, 64 als
 
 
 def is_padded(hidden: Tensor, weight: Tensor) -> bool:
-    """Whether the products of the output layer are padded: on a GPU, if a gradient is needed, in arithmetic 3."""
+    """Whether the output layer pads its products: on a GPU, if gradients are needed, from arithmetic version 3 on."""
     needs_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     return hidden.device.type == "cuda" and needs_gradient and arithmetic() >= 3
 

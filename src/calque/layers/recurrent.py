@@ -237,7 +237,7 @@ class Recurrence(StateLayer):
         return F.linear(hidden, own if weight is None else weight, bias[1] if bias else None)
 
     def _recurrent_parts(self, cut: list[int], weight: Tensor | None) -> list[Callable[[Tensor], Tensor]]:
-        """`_recurrent` as one function for the gates and one for the candidate."""
+        """`_recurrent`, split into one function for the gates and one for the candidate."""
         if self.products is not None:
             return self.products.recurring_parts(cut)
         _, own, *bias = self.kernel.all_weights[0]

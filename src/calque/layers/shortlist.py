@@ -32,7 +32,7 @@ ROWS = 256  # whose log-probabilities are held at a time, see `OutputLayer.best`
 
 
 class WordLists(NamedTuple):
-    """The words that the translation of each sentence may consist of."""
+    """The words that the translation of each sentence may contain."""
 
     shared: Tensor  # [M], increasing; with the end mark
     sample: Tensor  # [r], words that are not shared, which represent those outside the lists; those of a list do not
@@ -99,7 +99,7 @@ class ListedOutput:
         return parts[0] if len(parts) == 1 else BestWords(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _listed_log_probs(self, hidden: Tensor, own_logits: Tensor, sample_weight: Tensor) -> Tensor:
-        """The log-probabilities [N,M+n] of the shared and of the own words."""
+        """The log-probabilities [N,M+n] of the shared words and of each sentence's own words."""
         common, shared = wide(self._common_logits(hidden)), len(self.shared)
         logits = torch.cat([common[:, :shared], own_logits, common[:, shared:] + sample_weight], dim=1)
         return F.log_softmax(logits, dim=-1)[:, : shared + own_logits.shape[1]]

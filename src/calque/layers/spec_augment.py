@@ -41,7 +41,7 @@ def spec_augment(features: Padded, config: SpecAugmentConfig) -> Tensor:
 
 
 def _random_block(lengths: Tensor, most: Tensor, *, size: int) -> Tensor:
-    """[B,size], true in a block of 0 to `most` [B] places that begins anywhere it fits within `lengths` [B]."""
+    """[B,size], true in a block of 0 to `most` [B] positions that begins anywhere it fits within `lengths` [B]."""
     draws = torch.rand(2, len(lengths), device=lengths.device)
     width = (draws[0] * (most + 1)).long()
     start = (draws[1] * (lengths - width + 1)).long()

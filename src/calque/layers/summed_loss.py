@@ -18,7 +18,7 @@ CHUNK = 1 << 22  # logits of a chunk: 16 MB, which a large cache holds; smaller 
 def can_sum_in_chunks(hidden: Tensor, weight: Tensor) -> bool:
     """Whether `summed_cross_entropy` may compute the loss: on a CPU, if a gradient is needed.
 
-    In float16, the gradient of the logits would underflow before the loss is scaled.
+    It may not in float16, where the gradient of the logits would underflow before the loss is scaled.
     """
     return (
         hidden.device.type == "cpu"
@@ -89,7 +89,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:
-    """The data type of matrix products: that of autocast if it is on."""
+    """The data type of matrix products: that of autocast if it is on, otherwise that of `hidden`."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden.dtype
 
 

@@ -1,4 +1,4 @@
-"""From an encoder's final states to a decoder's initial state. Letters: B sentences, L layers, D width."""
+"""The bridge from an encoder's final states to a decoder's initial state. Letters: B sentences, L layers, D width."""
 
 from typing import Literal, assert_never
 

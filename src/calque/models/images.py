@@ -114,7 +114,7 @@ class GridInputs(ImageInputs):
 
 
 class GridStage(nn.Module):
-    """Two convolutions of 3 × 3 pixels; the first halves height and width, the second adds to its input."""
+    """Two convolutions of 3 × 3 pixels; the first halves height and width, the second has a residual connection."""
 
     def __init__(self, before: int, *, width: int, normalised: bool) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class GridEncoder(Encoder):
 
 
 def grid_positions(grid: Tensor) -> Tensor:
-    """Encodings [D,G,G] of the rows and columns of a grid [B,D,G,G]: half of the channels each (Wang and Liu 2021)."""
+    """Encodings [D,G,G] of rows and columns of a grid [B,D,G,G], half of the channels for each (Wang and Liu 2021)."""
     width, rows, columns = grid.shape[1:]
     half = width // 4 * 2  # even, as sinusoids come in pairs
     vertical = sinusoids(rows, width=half).to(grid)[:, None].expand(rows, columns, half)

@@ -80,7 +80,7 @@ class WordInputs(Inputs):
 
 
 class FrameInputs(Inputs):
-    """The input vectors of frames: every k neighbouring frames f are stacked and become one, x = W [f₁; …; fₖ] + b.
+    """The input vectors of frames: every k neighbouring frames f are stacked and projected, x = W [f₁; …; fₖ] + b.
 
     If the last group has fewer frames, it is padded with zeros.
     """

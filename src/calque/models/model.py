@@ -115,7 +115,7 @@ class ModelConfig(Config):
 
 
 class Sizes(NamedTuple):
-    """The vocabulary sizes of both sides; `joint` if they share one vocabulary."""
+    """The vocabulary sizes of both sides; `joint` is true if they share one vocabulary."""
 
     source: int
     target: int

@@ -139,7 +139,7 @@ class Speller(Model):
 
 
 class RecogniserModel(nn.Module):
-    """A recogniser: encoder, and CTC head or attention decoder or both."""
+    """A recogniser: an encoder with a CTC head, an attention decoder, or both."""
 
     def __init__(self, config: RecogniserConfig, *, sizes: RecogniserSizes) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class RecogniserModel(nn.Module):
         return inputs
 
     def forward(self, audio: Padded) -> Heard:
-        """The encoded recordings [B,W]; one without samples is read as one frame of silence."""
+        """Encodes recordings [B,W]; a recording without samples is read as one frame of silence."""
         memory: Memory = self.encoder(audio)
         return Heard(memory, self.inputs.positions(audio.lengths))
 

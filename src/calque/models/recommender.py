@@ -120,7 +120,7 @@ class RecommenderModel(nn.Module):
             self.output.learn_frequencies(counts)
 
     def forward(self, history: ItemHistory) -> Tensor:
-        """The network's outputs [B,T,E]; that at position t depends on the first t items only."""
+        """The network's outputs [B,T,E]; the output at position t depends only on the first t items."""
         match self.network:
             case TimeAwareNetwork():
                 return self.network(  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """Sentence encoders: one vector per sentence, such that the two sentences of a pair have similar vectors.
 
-Two encoders with a contrastive loss over the batch (Guo et al. 2018; Yang et al. 2019), one for each side of the pairs
-or one for both.
+They are trained with a contrastive loss over the batch (Guo et al. 2018; Yang et al. 2019), with one encoder for each
+side of the pairs or one for both.
 
 Letters: B sentences, S positions, D width of an encoder, W width of the vectors.
 """

@@ -81,7 +81,7 @@ class TimeAwareBlock(StateLayer):
 
 
 class TimeAwareNetwork(nn.Module):
-    """Item vectors plus a vector per behaviour type, and blocks of attention with time buckets; without output layer.
+    """Item vectors plus a vector per behaviour type, then blocks of attention with time buckets; no output layer.
 
     There are no positions: the time since an event takes their place.
     """

@@ -411,7 +411,8 @@ def last_norm(config: TransformerConfig) -> nn.Module:
 def self_mask(position: Tensor, *, past: int, size: int) -> Tensor:
     """The mask [N,1,T,P+T] of causal self-attention of T new tokens over P cached ones and themselves.
 
-    It is true for the cached tokens of the same row, of which there are `position` [N], and for new tokens up to t.
+    It is true for the cached tokens of the same row, of which there are `position` [N], and for new tokens up to the
+    query's own position.
     """
     positions = torch.arange(past + size, device=position.device)
     is_own_past = positions >= past - position[:, None]  # [N,P+T]

@@ -62,8 +62,8 @@ class ListedContext(NamedTuple):
 def listed_step(model: Model, context: Any, lists: WordLists, *, attention: bool = False) -> tuple[Step, ListedContext]:
     """The step function of a model that considers only the words of each sentence's list, and its context.
 
-    Other words have log-probability −∞. Without attention weights it is a `BestStep`, which computes the logits of
-    these words alone.
+    Other words have log-probability −∞. If attention weights are not requested, it is a `BestStep`, which computes the
+    logits of these words alone.
     """
     assert isinstance(model.output, FullOutput)
     assert not model.copies

@@ -95,7 +95,7 @@ def sequence_log_probs(model: Model, context: Context, source: Tensor, candidate
 
 @torch.no_grad()
 def draw_candidates(model: Model, batch: PairBatch, *, config: MinimumRiskConfig, risk: Risk) -> Candidates:
-    """Distinct translations sampled without dropout, after the reference if config.reference (Algorithm 1)."""
+    """The reference, if `config.reference`, and distinct translations sampled without dropout (Algorithm 1)."""
     device = batch.target_input.device
     references = [
         tuple(row[: max(0, length - 1)])

@@ -52,7 +52,7 @@ class Expansion(Protocol):
         ...
 
     def missing_phrase(self, memory: Any) -> Tensor | None:
-        """[B,K], which live hypotheses still lack a required phrase; None if no phrase is required."""
+        """[B,K], whether each live hypothesis still lacks a required phrase; None if no phrase is required."""
         ...
 
 

@@ -67,7 +67,7 @@ def start_constrained(
 
 
 class Prefix:
-    """Forces each sentence's hypotheses to start with its prefix, which is scored by the model like any other token."""
+    """Forces each sentence's hypotheses to start with its prefix, whose tokens are scored like any others."""
 
     def __init__(self, tokens: Sequence[Sequence[int]]) -> None:
         longest = max((len(row) for row in tokens), default=0)

@@ -1,7 +1,7 @@
 """Plain beam search that computes less; `beam.beam_search` is the reference that it is tested against.
 
 It asks the model for the few best tokens of each hypothesis instead of all log-probabilities, and the model reads only
-the hypotheses that are left: those of finished sentences and those that can no longer win take no time.
+the hypotheses that are left: hypotheses of finished sentences, and those that can no longer win, cost no time.
 
 Letters: B sentences, K beams, N hypotheses that are left (at most B·K), C best tokens per hypothesis.
 """

@@ -1,4 +1,4 @@
-"""Letter case in statistical models: a sentence's first word is capitalised, which says nothing about the word."""
+"""Letter case in statistical models: the first word of a sentence is capitalised, whatever its usual form."""
 
 from collections.abc import Sequence
 

@@ -87,7 +87,7 @@ class Cooccurrences(NamedTuple):
         np.exp(digamma(table) - digamma(self._totals(table)), out=table)
 
     def _totals(self, table: Floats) -> Floats:
-        """The sum over the entries of each entry's source word."""
+        """For each entry, the sum over all entries with the same source word."""
         lengths = np.diff(self.offsets)
         rows = np.flatnonzero(lengths)
         if not len(rows):

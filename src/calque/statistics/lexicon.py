@@ -1,4 +1,4 @@
-"""Lexical tables: which target words translate a source word, and how likely each of them is."""
+"""Lexical tables: the target words that translate a source word, and how likely each of them is."""
 
 from typing import NamedTuple
 

@@ -125,7 +125,7 @@ class Tuner:
         return firsts, added
 
     def _measure_new(self) -> None:
-        """Measures texts without statistics, one per sentence at a time."""
+        """Computes the statistics of texts that have none yet, one text per sentence at a time."""
         waiting = [
             list(dict.fromkeys(text for text in texts.values() if text not in known))
             for texts, known in zip(self._texts, self._statistics, strict=True)

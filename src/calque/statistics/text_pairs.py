@@ -86,7 +86,7 @@ def read_links(path: Path, pairs: TextPairs) -> list[list[Link]]:
 
 
 def name_of(corpus: PairCorpus) -> str:
-    """The files of a corpus, for messages."""
+    """The names of a corpus's files, for messages."""
     return " and ".join(map(str, paths(corpus).values()))
 
 
