@@ -22,10 +22,10 @@ _LARGEST_BEFORE = 32 << 20  # half the maximum size of a heap, which earlier ver
 
 
 def keep_memory(*, environment: Mapping[str, str] = os.environ) -> bool:
-    """Makes glibc reuse freed blocks instead of returning them to the system; returns whether it will.
+    """Makes glibc reuse freed blocks instead of returning them to the system. Returns whether that succeeded.
 
     It does nothing, and returns False, without glibc or if the environment configures malloc itself. The setting holds
-    for the rest of the process; `release_memory` returns what is free.
+    for the rest of the process; `release_memory` returns free memory to the system once.
     """
     if platform.libc_ver()[0] != "glibc" or configures_malloc(environment):
         return False
@@ -35,7 +35,7 @@ def keep_memory(*, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def release_memory() -> None:
-    """Returns freed memory to the system; without glibc it does nothing."""
+    """Returns freed memory to the system. Does nothing without glibc."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -213,7 +213,10 @@ def _config(folder: Path) -> Path:
         (["train", "--valid-sequences", "users"], "--valid-sequences needs --sequences"),
         (["train", "--sequences", "users", "text.kind=words"], "a recommender reads items, not text"),
         (["train", "--sequences", "users", "training.compile=true"], "recommenders are not compiled"),
-        (["train", "--sequences", "users", "--system", "zhou2018"], "has user and items, but this task reads times"),
+        (
+            ["train", "--sequences", "users", "--system", "zhou2018"],
+            "contains user and items, but this task reads times",
+        ),
         (["train", "--sequences", "nowhere"], "nowhere: No such file"),
         (
             ["train", "--sequences", "users", "training.metric=bleu"],

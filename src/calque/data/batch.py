@@ -40,7 +40,7 @@ class Batch(Protocol):
         ...
 
     def to(self, device: torch.device) -> Self:
-        """The same batch on a device; lengths stay on the CPU."""
+        """The same batch on a device. Lengths stay on the CPU."""
         ...
 
     def pin(self) -> Self:
@@ -60,9 +60,9 @@ def row_slices(rows: int, *, parts: int) -> list[slice]:
 
 
 def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: int, ahead: int) -> Iterator[Result]:
-    """`make(item)` for each item, in order, computed by threads up to `ahead` items early; re-raises their errors.
+    """`make(item)` for each item, in order, computed by threads up to `ahead` items in advance.
 
-    Without workers, each result is computed when it is requested.
+    Errors in a thread are raised again here. Without workers, each result is computed when it is requested.
     """
     if workers == 0:
         yield from map(make, items)
@@ -80,7 +80,7 @@ def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: 
 
 
 class _Prefetched(Generic[Item, Result]):
-    """State shared by the threads of `prefetch`, which take numbered items; one reader gets the results in order."""
+    """State shared by the threads of `prefetch`, which process numbered items, and a reader of the ordered results."""
 
     def __init__(self, items: Iterator[Item], make: Callable[[Item], Result], *, capacity: int) -> None:
         self._items, self._make, self._capacity = items, make, capacity

@@ -32,7 +32,7 @@ class BatchConfig(Config):
     """The largest number of positions per batch, over all padded columns (source and target) and including padding;
     auto finds the largest number that fits the device when training begins, and writes it here."""
     shapes: Literal["exact", "static"] = "exact"
-    """exact: a batch is as wide as its longest row; static: a few fixed shapes, for compiled graphs."""
+    """exact: a batch is as wide as its longest row; static: batches have a few fixed shapes, for compiled graphs."""
     static_shapes: int = Field(default=16, ge=1, le=64)
     """The largest number of static shapes. More of them waste less on padding, fewer take less time to compile."""
     workers: int = Field(default=1, ge=0, le=64)
@@ -46,20 +46,23 @@ class BatchConfig(Config):
         return value
 
     def order_settings(self) -> dict[str, Any]:
-        """The settings that the batches of an epoch depend on, by name; those added later only if they are changed."""
+        """The settings that determine the batches of an epoch, by name.
+
+        Settings added in later versions are included only if they differ from their defaults.
+        """
         is_changed = self.static_shapes != type(self).model_fields["static_shapes"].default
         return self.model_dump(mode="json", exclude={"workers"} if is_changed else {"workers", "static_shapes"})
 
     @property
     def budget(self) -> int:
-        """The value of `tokens`; a ValueError if it is still "auto", not yet determined for the device."""
+        """The value of `tokens`. Raises a ValueError if it is "auto" and has not been determined for the device yet."""
         if self.tokens == "auto":
             raise ValueError("batch.tokens is 'auto' and has not been determined for this device yet")
         return self.tokens
 
 
 class Shard(NamedTuple):
-    """The share of one rank in a batch: its number `rank`, and the number of `ranks` that divide the batch."""
+    """One rank's share of a batch: `rank` is its number, from 0, among the `ranks` that divide the batch."""
 
     rank: int
     ranks: int
@@ -98,7 +101,7 @@ class Order(Protocol):
 class Bucketed:
     """Batches of rows of similar length, within a budget of positions.
 
-    `widths` are the lengths on each padded axis: source and target of a pair, or one column alone.
+    `widths` are the widths of the rows on each padded axis: source and target of pairs, or a single column.
     """
 
     def __init__(self, widths: Sequence[Widths], *, spans: Sequence[Span], config: BatchConfig, seed: int) -> None:

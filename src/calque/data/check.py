@@ -44,9 +44,9 @@ class CorpusReport(NamedTuple):
     problems: list[str]
     """Reasons why training would reject the corpus: misaligned files, malformed rows, an unreadable file."""
     warnings: list[str]
-    """Doubtful findings that training would accept."""
+    """Suspicious findings that would not prevent training."""
     lengths: dict[str, Lengths]
-    """Length statistics by what they measure, such as source characters."""
+    """Length statistics, by a name such as source characters."""
     counts: dict[str, Counter[str]]
     """How often each value of a column occurs, such as a label."""
     ratios: Ratios | None
@@ -68,7 +68,7 @@ class CheckReport(NamedTuple):
     """The result of `check`: a report per corpus, and comparisons between them."""
 
     unit: str
-    """The name of rows, in the plural: pairs, lines or sentences."""
+    """What the rows are called, in the plural: pairs, lines or sentences."""
     columns: tuple[str, ...]
     """The columns that are read."""
     corpora: list[CorpusReport]
@@ -198,7 +198,7 @@ def _inspect(
 
 
 def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Block]]:
-    """Every block with the number of its corpus; a corpus that cannot be read is recorded as a problem and skipped."""
+    """Yields every block with the number of its corpus. Records a problem for a corpus that cannot be read."""
     for number, summary in enumerate(summaries):
         try:
             for block in read_blocks(summary.corpus, limit=limit):

@@ -49,7 +49,7 @@ class PairBatch(NamedTuple):
         return int(self.source.lengths.sum()) + self.weight
 
     def to(self, device: torch.device) -> Self:
-        """The same batch on `device`; lengths stay on the CPU, those of the source also go to the device."""
+        """The same batch on `device`. Lengths stay on the CPU; those of the source are also copied to the device."""
         placed = self._map(lambda tensor: tensor.to(device, non_blocking=True))
         return placed._replace(source=self.source.to(device))
 
@@ -123,7 +123,7 @@ def shifted(ids: Array, lengths: Array, *, real: Array) -> tuple[Array, Array]:
 
 
 def pad_ids(column: Column, indices: Array, *, size: tuple[int, int]) -> tuple[Array, Array]:
-    """The ids [B,width] of some rows, padded with PAD, and their lengths [B]; 0 for rows beyond the indices."""
+    """The ids [B,width] of some rows, padded with PAD, and their lengths [B], which are 0 beyond the indices."""
     values = np.full(size, PAD, dtype=np.int64)
     lengths = np.zeros(size[0], dtype=np.int64)
     flat, lengths[: len(indices)] = column.gather(indices)

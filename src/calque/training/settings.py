@@ -23,9 +23,9 @@ class TrainingConfig(Config):
     steps: int = Field(default=10_000, ge=1)
     """The number of updates of the weights."""
     accumulate: int = Field(default=1, ge=1)
-    """Batches whose gradients are summed for one update."""
+    """The number of batches whose gradients are summed for one update."""
     accumulate_tokens: int = Field(default=0, ge=0)
-    """The least number of target tokens per update, from as many batches as needed; 0: `accumulate` batches."""
+    """The minimum number of target tokens per update, from as many batches as needed; 0 counts batches instead."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """The probability mass spread over the whole vocabulary (Szegedy 2016, §7)."""
     clip: float = Field(default=1.0, ge=0)
@@ -35,15 +35,15 @@ class TrainingConfig(Config):
     skips: int = Field(default=20, ge=1)
     """Updates whose loss or gradient is not finite are skipped; the run stops after this many of them in a row."""
     log_every: int = Field(default=20, ge=1)
-    """Steps between two lines of metrics.jsonl."""
+    """The number of steps between two lines of metrics.jsonl."""
     validate_every: int = Field(default=500, ge=1)
-    """Steps between two validations."""
+    """The number of steps between two validations."""
     checkpoint_every: int = Field(default=500, ge=1)
-    """Steps between two checkpoints: the most work that a crash can lose."""
+    """The number of steps between two checkpoints, which is the most work that a crash can lose."""
     keep: int = Field(default=3, ge=1)
-    """Number of checkpoints that stay on disk."""
+    """The number of checkpoints that are kept on disk."""
     patience: int = Field(default=0, ge=0)
-    """Stop after this many validations in which neither the metric nor the loss improved; 0: never."""
+    """Stop after this many validations in which neither the metric nor the loss improved; 0 turns this off."""
     metric: str = "auto"
     """The validation metric that selects models; for translation bleu, chrf, ter, exact_match, loss or perplexity. auto
     is bleu for translation, or exact_match if the median validation target has fewer than 4 words, as BLEU counts
@@ -52,19 +52,19 @@ class TrainingConfig(Config):
     """The metric that decides between models with equal `metric`; after it, the lower loss decides. auto is chrf for
     exact_match, and loss for all other metrics."""
     average: int = Field(default=0, ge=0)
-    """The final model is the mean of this many checkpoints; 0 or 1: the model with the best validation."""
+    """The final model is the mean of this many checkpoints; with 0 or 1, it is the model with the best validation."""
     average_of: Literal["last", "best"] = "last"
     """Which checkpoints are averaged: the last, or those with the best validations (each validation then saves one)."""
     ema: float = Field(default=0.0, ge=0, lt=1)
-    """The decay of an exponential moving average of the weights, which is validated and saved; 0: no average."""
+    """The decay of an exponential moving average of the weights, which is validated and saved; 0 turns this off."""
     averaged_sgd: int = Field(default=0, ge=0)
     """After this many validations without improvement, the model becomes the mean of the weights of all steps from then
-    on (non-monotonically triggered averaging: Merity 2018, §3, with 5); 0: never."""
+    on (non-monotonically triggered averaging: Merity 2018, §3, with 5); 0 turns this off."""
     samples: int = Field(default=4, ge=0)
-    """Samples, such as translations, written to samples.txt at each validation."""
+    """The number of samples, such as translations, written to samples.txt at each validation."""
     watch_gradients: int = Field(default=0, ge=0)
-    """Record how gradients flow back through time, on a fixed sample of the validation data, at every N-th validation:
-    gradients.jsonl, plots/gradients.png; 0: never."""
+    """At every N-th validation, record how gradients flow back through time on a fixed sample of the validation data,
+    in gradients.jsonl and plots/gradients.png; 0 turns this off."""
     tensorboard: bool = False
     """Write the metrics for TensorBoard too, to RUN/tensorboard."""
     warm_start: Path | None = None
@@ -76,7 +76,7 @@ class TrainingConfig(Config):
     arithmetic: Arithmetic = LATEST
     """The version of the arithmetic of a step; a run keeps the version it was started with, so that it can be resumed
     exactly. 3: on a GPU, a padded output layer and LSTMs that read padding; 2: on a CPU, dropout from 16-bit random
-    numbers, the loss in chunks and an LSTM of our own; 1: torch's."""
+    numbers, the loss in chunks and an LSTM of our own; 1: as torch computes it."""
     compile: bool = False
     """Compile the forward and backward pass with torch.compile and, on a GPU, capture it as CUDA graphs. Batches then
     have static shapes; with subwords that vary, shapes cannot be static, and nothing is compiled."""
@@ -85,9 +85,9 @@ class TrainingConfig(Config):
     sharded: bool = False
     """Shard weights and optimiser state among several processes (FSDP2)."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """auto: the fastest available."""
+    """The device to train on; auto is the fastest one available."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """CPU threads; by default all cores."""
+    """The number of CPU threads; by default, all cores are used."""
     objective: ObjectiveConfig = ObjectiveConfig()
     subwords: SubwordsConfig = FixedConfig()
     """fixed: words are always segmented the same way; bpe-dropout or unigram: each epoch samples new segmentations."""
@@ -106,7 +106,7 @@ class TrainingConfig(Config):
         means = {"average": self.average > 1, "ema": self.ema > 0, "averaged_sgd": self.averaged_sgd > 0}
         if sum(means.values()) > 1:
             names = " and ".join(name for name, is_set in means.items() if is_set)
-            raise ValueError(f"{names} are all averages of the weights: set only one of them")
+            raise ValueError(f"{names} all average the weights: set only one of them")
         return self
 
     @model_validator(mode="after")
@@ -140,7 +140,7 @@ class TrainingConfig(Config):
 
     @property
     def compiles(self) -> bool:
-        """Whether the run is compiled: if it is to be, and its batches have static shapes."""
+        """Whether the run is compiled: `compile` is set and its batches have static shapes."""
         return self.compile and self.batch.shapes == "static"
 
     @property
@@ -149,5 +149,5 @@ class TrainingConfig(Config):
         return self.clip > 0 or self.clip_value > 0
 
     def divides(self, ranks: int) -> bool:
-        """Whether the weights are sharded among this many ranks; a single rank holds all of them."""
+        """Whether the weights are sharded among this many ranks. A single rank holds all of them."""
         return self.sharded and ranks > 1

@@ -195,5 +195,5 @@ def test_labels_are_counted_and_those_that_training_lacks_named(tmp_path):
 
 def test_a_corpus_without_the_columns_of_the_task_is_rejected(tmp_path):
     data = DataConfig(train=(corpus(tmp_path, [("a", "x")]),))
-    with pytest.raises(DataError, match="has source and target, but this task reads text"):
+    with pytest.raises(DataError, match="contains source and target, but this task reads text"):
         checking.check(data, preparation=TextPreparation(CharactersConfig()))
