@@ -20,7 +20,7 @@ from calque.parsing import DEEPEST, parse_toml
 
 
 class Config(BaseModel):
-    """The base class of all configs: keyword-only and frozen; unknown keys are rejected."""
+    """The base class of all configs. They are keyword-only and frozen, and unknown keys are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -84,7 +84,7 @@ def refuse_unused(config: Config, uses: Mapping[str, tuple[bool, str]], info: Va
 def refuse_unused_by_kind(
     config: Config, readers: Mapping[str, tuple[str, ...]], *, kind: str, info: ValidationInfo
 ) -> None:
-    """`refuse_unused` by the `kind` of a config; `readers` maps each key to the kinds that use it."""
+    """`refuse_unused` for keys that only some kinds of a config use; `readers` maps each key to these kinds."""
     requirements = {key: f"kind = {' or '.join(map(repr, kinds))}" for key, kinds in readers.items()}
     refuse_unused(config, {key: (kind in kinds, requirements[key]) for key, kinds in readers.items()}, info)
 

@@ -76,7 +76,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device or the machine ran out of memory, which most allocators report as a plain RuntimeError."""
+    """Whether an error means that memory ran out. Most allocators report that as a plain RuntimeError."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     message = str(error)

@@ -1,8 +1,8 @@
-"""Memory that stays with the process between steps.
+"""Keeps freed memory in the process between steps.
 
 Every step of training or of search allocates and frees the same few hundred megabytes. By default, glibc returns large
-blocks to the system as soon as they are freed, and the system clears each page again when the next step touches it: 14
-to 19 % of the CPU time of training a small model (benchmarks/results).
+blocks to the system as soon as they are freed, and the system clears each page again when the next step touches it.
+That takes 14 to 19 % of the CPU time of training a small model (benchmarks/results).
 
 The commands that train or decode call `keep_memory`. In a program of your own, call it once before a model is used:
 

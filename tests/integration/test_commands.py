@@ -495,7 +495,7 @@ def test_a_model_with_nan_weights_is_rejected(command: Command, trained: Path, t
     with torch.no_grad():
         next(iter(translator.model.decoder.parameters()))[0] = float("nan")
     save_model(tmp_path / "model", translator, card="")
-    refused(command("translate", tmp_path / "model", stdin=b"a\n"), "not all values are finite in\n  decoder.")
+    refused(command("translate", tmp_path / "model", stdin=b"a\n"), "contain values that are not finite:\n  decoder.")
 
 
 def test_a_line_without_a_translation_is_reported(command: Command, trained: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class Clip(NamedTuple):
 
     @property
     def cell(self) -> str:
-        """The clip as text, which `Clip.of` reads."""
+        """The clip serialised as text, from which `Clip.of` restores it."""
         return json.dumps([self.path, self.start, self.end], ensure_ascii=False)
 
     @classmethod
@@ -42,7 +42,7 @@ class Clip(NamedTuple):
 
 
 class Sound(NamedTuple):
-    """One channel of samples, and their number per second."""
+    """One channel of audio samples, and their sampling rate."""
 
     samples: Samples  # between −1 and 1
     rate: int
@@ -108,7 +108,9 @@ def _part(clip: Clip, file: Any, *, folder: Path) -> tuple[int, int]:
     """The index of a clip's first sample in its file, and the number of its samples."""
     total, rate = int(file.frames), int(file.samplerate)
     if not 100 <= rate <= 1_000_000 or file.channels < 1:
-        raise DataError(f"{clip.name(folder)}: damaged audio: {rate} samples per second, {file.channels} channels")
+        raise DataError(
+            f"{clip.name(folder)}: damaged audio: its header says {rate} samples per second, {file.channels} channels"
+        )
     if total <= 0:
         raise DataError(f"{clip.name(folder)}: empty: no audio")
     start, end = clip.start or 0.0, total / rate if clip.end is None else clip.end

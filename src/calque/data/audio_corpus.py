@@ -19,7 +19,7 @@ class AudioConfig(Config):
     path: Path
     """The manifest, plain or compressed. Paths of recordings are relative to its folder."""
     format: Literal["auto", "jsonl", "tsv"] = "auto"
-    """The format of the manifest; auto: tsv if its name ends in .tsv (or .tsv.gz, …), jsonl otherwise."""
+    """The format of the manifest; auto is tsv if its name ends in .tsv (or .tsv.gz, …), otherwise jsonl."""
     audio_key: str = "audio"
     """The key or column of the audio file."""
     text_key: str = "text"

@@ -1,4 +1,4 @@
-"""Which rows make up the batches of an epoch: a pure function of seed and epoch, computed lazily.
+"""Decides which rows make up the batches of an epoch: a pure function of seed and epoch, computed lazily.
 
 Bucketed: blocks of neighbouring rows are shuffled; the rows of a window of blocks are sorted by length and cut into
 batches; the window's batches are shuffled. Streams: running text is cut into streams that are read in parallel. The
@@ -36,7 +36,8 @@ class BatchConfig(Config):
     static_shapes: int = Field(default=16, ge=1, le=64)
     """The largest number of static shapes. More of them waste less on padding, fewer take less time to compile."""
     workers: int = Field(default=1, ge=0, le=64)
-    """Threads that prepare batches in advance; 0 prepares them between steps. The batches do not depend on it."""
+    """The number of threads that prepare batches in advance; with 0, they are prepared between steps. The contents of
+    batches do not depend on it."""
 
     @field_validator("tokens", mode="before")
     @classmethod
@@ -99,7 +100,7 @@ class Order(Protocol):
 
 
 class Bucketed:
-    """Batches of rows of similar length, within a budget of positions.
+    """Forms batches of rows of similar length, within a budget of positions.
 
     `widths` are the widths of the rows on each padded axis: source and target of pairs, or a single column.
     """
@@ -173,7 +174,7 @@ class Bucketed:
 
 
 class Streams:
-    """Running text of `length` tokens: `rows` streams of equal length, read `steps` tokens at a time.
+    """Divides a running text of `length` tokens into `rows` streams of equal length, read `steps` tokens at a time.
 
     A batch's indices are the positions in the text at which its streams continue. Tokens at the end of the text that do
     not fill all streams are not read. With `jitter`, the number of tokens per batch and stream varies around `steps`
@@ -272,7 +273,7 @@ def _last_batches(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned
 
 
 def _windows(spans: tuple[Span, ...], *, seed: int, epoch: int) -> Iterator[Array]:
-    """The row indices of an epoch, one array per window: consecutive blocks after the blocks were shuffled."""
+    """Yields the row indices of an epoch, one array per window. A window is a series of blocks in shuffled order."""
     blocks = np.concatenate(
         [np.zeros((0, 2), dtype=np.int64)]
         + [_draw(span, seed=seed, corpus=corpus, epoch=epoch) for corpus, span in enumerate(spans)]

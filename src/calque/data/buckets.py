@@ -57,7 +57,7 @@ def find_sizes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Size, 
 
 
 def boundaries(counts: Array) -> Array:
-    """Candidate widths, given the number of rows of each length: quantiles, which include the greatest length."""
+    """Candidate widths: quantiles of the lengths, including the greatest, given the number of rows of each length."""
     lengths = np.flatnonzero(counts)
     if len(lengths) <= _BOUNDARIES:
         return lengths
@@ -68,7 +68,7 @@ def boundaries(counts: Array) -> Array:
 
 
 def _rows(width: int, *, budget: int) -> int:
-    """The number of rows of this width that fit into the budget, rounded to a multiple of eight if possible."""
+    """The number of rows of this width that fit into the budget, rounded down to a multiple of eight if possible."""
     rows = max(1, budget // max(1, width))  # rows without values have no width
     return rows if rows < 8 else rows // 8 * 8
 

@@ -40,7 +40,7 @@ class CorpusReport(NamedTuple):
     """The number of rows with text in every column that is read."""
     tally: Tally
     invalid: list[str]
-    """The first invalid UTF-8: file, line, byte."""
+    """File, line and byte of the first few places with invalid UTF-8."""
     problems: list[str]
     """Reasons why training would reject the corpus: misaligned files, malformed rows, an unreadable file."""
     warnings: list[str]
@@ -48,7 +48,7 @@ class CorpusReport(NamedTuple):
     lengths: dict[str, Lengths]
     """Length statistics, by a name such as source characters."""
     counts: dict[str, Counter[str]]
-    """How often each value of a column occurs, such as a label."""
+    """How often each value of a column, such as a label, occurs."""
     ratios: Ratios | None
     """The ratios of target to source lengths; None unless rows are pairs."""
 
@@ -59,9 +59,9 @@ class Overlap(NamedTuple):
     role: str
     rows: int
     first: int
-    """Rows whose first column (the source of a pair, the words of a sentence) is also in training."""
+    """The number of rows whose first column (the source of a pair, the words of a sentence) is also in training."""
     whole: int
-    """Rows that are also in training."""
+    """The number of rows that are also in training."""
 
 
 class CheckReport(NamedTuple):
@@ -73,9 +73,9 @@ class CheckReport(NamedTuple):
     """The columns that are read."""
     corpora: list[CorpusReport]
     duplicates: int
-    """Training rows that repeat an earlier one."""
+    """The number of training rows that repeat an earlier one."""
     duplicates_of_first: int
-    """Training rows whose first column repeats an earlier one."""
+    """The number of training rows whose first column repeats that of an earlier row."""
     overlaps: list[Overlap]
     unknown: dict[str, Counter[str]] | None
     """Words or characters outside the vocabularies, by a name such as source characters; None without a store."""

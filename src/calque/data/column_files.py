@@ -87,7 +87,7 @@ def with_column(sentence: ColumnSentence, *, column: int, values: Sequence[str])
     """The sentence's bytes with a column replaced by `values`, one per word.
 
     If `column` is the number after the last, a column is appended; in CoNLL-U, multiword tokens and empty nodes have
-    `_` in it.   Law: replacing a column by its own values returns the bytes that were read.
+    `_` in it.   Law: replacing a column with its own values returns the bytes that were read.
     """
     assert len(values) == len(sentence.words), f"{len(values)} values for {len(sentence.words)} words"
     by_line = dict(zip(sentence.words, values, strict=True))
@@ -185,7 +185,7 @@ class _Reader:
         self.ids = _Ids()
 
     def read(self, raw: bytes, *, number: int) -> ColumnSentence | None:
-        """Reads a line; returns the sentence that it completes, if it completes one."""
+        """Reads a line. Returns the sentence that it completes, or None if it completes none."""
         if not self.is_ended:
             raise ValueError(f"line {number - 1} has no line end, but lines follow: pass lines including line ends")
         is_long = len(raw.removesuffix(b"\n")) > LINE_BYTES

@@ -75,7 +75,7 @@ def decompressed(stream: "io.BufferedReader[Any]", *, magic: bytes, path: Path) 
 
 
 def unsupported(path: Path) -> str | None:
-    """Why the compression of a file cannot be read, and what to do; None if it can."""
+    """Why a compressed file cannot be read, and what to do; None if it can be read."""
     with path.open("rb", buffering=0) as file:
         return _unsupported(_MAGIC.get(read_magic(file)), path=path)
 

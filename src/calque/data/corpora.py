@@ -139,9 +139,9 @@ class ValidationConfig(Config):
     share: float = Field(default=0.01, gt=0, lt=1)
     """The share of all pairs to hold out."""
     minimum: int = Field(default=50, ge=1)
-    """The least number of pairs to hold out, but never more than half of all pairs."""
+    """The minimum number of pairs to hold out; at most half of all pairs are held out."""
     maximum: int = Field(default=2000, ge=1)
-    """The largest number of pairs to hold out."""
+    """The maximum number of pairs to hold out."""
 
 
 class DataConfig(Config):

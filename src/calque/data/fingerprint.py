@@ -53,12 +53,12 @@ def text_settings(text: TextConfig, *, name: str = "text") -> dict[str, str]:
 
 
 def digest(fingerprint: Mapping[str, str]) -> str:
-    """The fingerprint as one SHA-256."""
+    """The SHA-256 of a fingerprint."""
     return hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()
 
 
 def differences(before: Mapping[str, str], *, now: Mapping[str, str], files: Mapping[str, Path]) -> list[str]:
-    """The changes between two fingerprints, one per line; `files` are the current corpus files, by key."""
+    """A message for each change between two fingerprints; `files` are the current corpus files, by key."""
     changes = []
     for key in [*before, *(key for key in now if key not in before)]:
         if before.get(key) == now.get(key):

@@ -1,4 +1,4 @@
-"""Warns of corpora with the same text on both sides: copying is a valid task, but often a file was passed twice."""
+"""Warns about corpora with the same text on both sides: copying is a valid task, but often a file was passed twice."""
 
 from collections.abc import Sequence
 from operator import eq

@@ -29,7 +29,7 @@ _CHUNK = 1 << 17  # bytes
 
 
 class Chunked(Protocol):
-    """A stream with `read1`, which returns the bytes of a single read of its source, such as an `io.BufferedReader`."""
+    """A stream, such as an `io.BufferedReader`, whose `read1` returns the bytes of a single read of its source."""
 
     def read1(self, size: int, /) -> bytes: ...
 

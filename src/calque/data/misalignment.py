@@ -1,4 +1,4 @@
-"""Misaligned stretches, in which source line n belongs to target line n + k, detected from line lengths.
+"""Detects misaligned stretches, in which source line n belongs to target line n + k, from the lengths of lines.
 
 Lengths are converted, by their ranks, to z-scores a (source) and b (target). With ρ the correlation of lines that
 belong together, a bivariate Gaussian gives the log-likelihood ratio of "source line i belongs to target line i + k"
@@ -27,7 +27,7 @@ from calque.data.corpora import Corpus, Shifted, paths
 Array = NDArray[Any]
 
 LONGEST = 65_535
-"""Longer texts count as this long."""
+"""The largest length that is distinguished, in characters; longer texts count as this long."""
 
 _REACH = 10  # lines
 _CELL = 32  # lines
@@ -180,7 +180,7 @@ def _path(lines: _Lines) -> list[_Stretch]:
 def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: int) -> list[_Stretch]:
     """The stretches of the path that ends in `state`.
 
-    `backpointers` holds, for each cell, the k whose best path had the same k before, and the best k before the cell.
+    `backpointers` holds, for each cell, which k are best reached without a change of k, and the best k before the cell.
     """
     stretches: list[_Stretch] = []
     end = lines
@@ -258,7 +258,7 @@ class Doubts(NamedTuple):
 
 
 class LineLengths:
-    """The lengths of both sides of every line, in an anonymous file: memory does not grow with the corpus."""
+    """The lengths of both sides of every line, in a temporary file, so that memory does not grow with the corpus."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile()  # noqa: SIM115 - closed with its owner

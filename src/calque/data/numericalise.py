@@ -123,7 +123,7 @@ class Scanned(NamedTuple):
     identical: int
     """The number of rows whose first two columns are equal; 0 unless `Preparation.lines_up`."""
     keys: Hashes
-    """The key of each usable row; empty if no rows are held out of this corpus."""
+    """The key of each usable row; empty if no rows of this corpus are held out."""
     spooled: bytes
     """The rows, as a record of the spool."""
 

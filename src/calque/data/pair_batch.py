@@ -1,8 +1,8 @@
 """Batches of sentence pairs.
 
-Letters: B rows, S source, T target. A source row is its tokens and EOS. The decoder's inputs are BOS and the target
-tokens, its outputs the target tokens and EOS. Rows that only fill a static shape have the source EOS, no target and
-weight 0.
+Letters: B rows, S source, T target. A source row consists of its tokens and EOS. The decoder's inputs are BOS and the
+target tokens, its outputs the target tokens and EOS. In rows that only fill a static shape, the source is EOS alone,
+there is no target, and the weight is 0.
 """
 
 from collections.abc import Callable

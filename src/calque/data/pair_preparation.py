@@ -24,7 +24,7 @@ from calque.text import (
 
 
 class PairPreparation(NamedTuple):
-    """How pairs are prepared for translation: which columns are read, vocabularies learnt and columns stored."""
+    """How pairs are prepared for translation: the columns read, the vocabularies learnt and the columns stored."""
 
     text: TextConfig
     maximum_length: int = 256
@@ -33,7 +33,7 @@ class PairPreparation(NamedTuple):
 
     @classmethod
     def of(cls, data: DataConfig, *, text: TextConfig) -> "PairPreparation":
-        """The preparation of the pairs of a data section."""
+        """The preparation for the pairs of a data section."""
         return cls(text, data.maximum_length, data.aligned)
 
     @property

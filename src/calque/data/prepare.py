@@ -66,7 +66,7 @@ class Prepared:
 
     @property
     def digest(self) -> str:
-        """The fingerprint as one SHA-256."""
+        """The SHA-256 of the fingerprint."""
         return digest(self.fingerprint)
 
     @property
@@ -103,7 +103,7 @@ def prepare(
     """The prepared store of the corpora, written to `folder` unless it exists. Its bytes do not depend on `workers`.
 
     If an existing store has another fingerprint, a DataError lists the differences. `begun` says whether training has
-    already begun; a run cannot continue with another store, so the error then advises to begin a new run.
+    already begun; a run cannot continue with another store, so the error then advises beginning a new run.
     """
     refuse_missing_columns({"train": data.train, "valid": data.valid}, reads=preparation.reads)
     files = corpus_files(data)
@@ -344,7 +344,7 @@ def _why_no_rows(tally: Tally, *, data: DataConfig, preparation: Preparation) ->
 
 
 def _left_out(tally: Tally, *, unusable: str = "not UTF-8") -> str:
-    return f"of {tally.lines:,} lines, {tally.empty:,} empty, {tally.long:,} too long, {tally.invalid:,} {unusable}"
+    return f"of {tally.lines:,} lines, {tally.empty:,} are empty, {tally.long:,} too long, {tally.invalid:,} {unusable}"
 
 
 def _unusable(preparation: Preparation) -> str:
@@ -352,7 +352,7 @@ def _unusable(preparation: Preparation) -> str:
         case "images":
             return "without a usable image"
         case "recordings":
-            return "that cannot be used"
+            return "unusable"
         case _:
             return "not UTF-8"
 

@@ -153,7 +153,7 @@ class RecognitionNumericaliser(NamedTuple):
         if len(samples) <= self._most_samples and not fit.fits(len(samples), ids):
             seconds, positions = len(samples) / self.preparation.rate, fit.positions(len(samples))
             raise DataError(
-                f"{clip.name(folder)}: a text of {len(ids)} tokens does not fit {seconds:.2f} s of audio, which the "
+                f"{clip.name(folder)}: a text of {len(ids)} tokens is too long for {seconds:.2f} s of audio, which the "
                 f"encoder reads as {positions} positions; CTC needs one per token and one more between equal "
                 "neighbours: lower model.subsampling.layers, use longer tokens, or leave such recordings out "
                 "(data.invalid = 'skip')"

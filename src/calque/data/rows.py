@@ -33,7 +33,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
-    """The texts of a row, one per column of its corpus (see `corpora.text_columns`), and its line."""
+    """The texts of a row, one per column of its corpus (see `corpora.text_columns`), and its line number."""
 
     texts: tuple[str, ...]
     line: int
@@ -65,7 +65,7 @@ class Parsed(NamedTuple):
     columns: Sequence[Sequence[str]]
     """The texts of each column of the corpus (see `corpora.text_columns`)."""
     lines: Sequence[int]
-    """The line of each row."""
+    """The line number of each row."""
     tally: Tally
     malformed: list[str]
     """File, line and description of malformed TSV, CSV or JSON."""

@@ -67,7 +67,7 @@ class SequenceBatch(NamedTuple):
 
 
 def history_widths(store: Store, *, history: int) -> Widths:
-    """The number of positions that each row takes in a batch: one less than its number of items, at most `history`."""
+    """The number of positions that each row takes in a batch: one less than its items, but at most `history`."""
     return Widths(np.minimum(store[ITEMS].lengths.astype(np.int64) - 1, history))
 
 

@@ -144,7 +144,7 @@ def whole_time(value: object, *, name: str) -> int:
 
 
 def refuse_backward_times(times: Sequence[int], *, name: str = TIMES) -> None:
-    """Raises a ValueError if a time is before the one that precedes it."""
+    """Raises a ValueError if a time is earlier than the one before it."""
     for index, (before, after) in enumerate(pairwise(times), start=2):
         if after < before:
             raise ValueError(

@@ -102,7 +102,7 @@ class Rows(NamedTuple):
 
 
 def pack(sequences: Sequence[Sequence[int]]) -> Rows:
-    """Sequences of ids as one flat array."""
+    """Packs sequences of ids into one flat array."""
     return Rows(*flat_ids(sequences))
 
 
@@ -112,7 +112,7 @@ def select(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
 
 
 def pack_frames(sequences: Sequence[Array]) -> Rows:
-    """Sequences of vectors [length, feature] as one flat array."""
+    """Packs sequences of vectors [length, feature] into one flat array."""
     lengths = np.fromiter(map(len, sequences), dtype=np.uint32, count=len(sequences))
     return Rows(np.concatenate(sequences), lengths)
 

@@ -41,7 +41,7 @@ class TableFormat(NamedTuple):
     is_quoted: bool
     has_header: bool
     columns: tuple[int | str, int | str]
-    """The source and the target column: a number from 1, or a name of the header."""
+    """The source and the target column: a number from 1, or a name in the header."""
 
     def cells(self, record: str) -> list[str]:
         """The cells of a record. Raises a ValueError that describes a malformed record."""
@@ -78,7 +78,7 @@ class TableFormat(NamedTuple):
 
 
 class TsvConfig(Config):
-    """One file with tab-separated columns; there is no quoting."""
+    """One file with tab-separated columns, without quoting."""
 
     kind: Literal["tsv"] = "tsv"
     path: Path
@@ -154,8 +154,7 @@ def _refuse_names_without_header(format: TableFormat) -> None:
     names = [column for column in format.columns if isinstance(column, str)]
     if names and not format.has_header:
         raise ValueError(
-            f"header = false, but without one, a column cannot be given by name ({' and '.join(map(repr, names))}); "
-            "use column numbers"
+            f"header = false, so columns cannot be given by name ({' and '.join(map(repr, names))}); use column numbers"
         )
 
 

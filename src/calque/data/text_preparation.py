@@ -17,7 +17,7 @@ PART = 4096  # characters of a long line that vocabularies are learnt from toget
 
 
 class TextPreparation(NamedTuple):
-    """How text is prepared for language models: which column is read, vocabulary learnt and column stored."""
+    """How text is prepared for language models: the column read, the vocabulary learnt and the column stored."""
 
     text: TextConfig
     maximum_length: int = 256
@@ -85,7 +85,7 @@ class TextNumericaliser(NamedTuple):
 
 
 def _parts(line: str) -> Iterator[str]:
-    """The parts of a long line, cut at spaces if possible. Subwords are learnt from parts, which must be short."""
+    """Yields the parts of a long line, cut at spaces if possible, because subwords are learnt from short lines."""
     start = 0
     while len(line) - start > PART:
         space = line.rfind(" ", start, start + PART)

@@ -20,7 +20,7 @@ LINKS = "links"  # the column of a store that holds them
 _LINK = re.compile(rb"(\d{1,9})-(\d{1,9})")
 
 Link = tuple[int, int]
-"""(source, target)."""
+"""The indices of a source word and of a target word."""
 
 
 def parse_links(line: bytes, *, source: int, target: int) -> list[Link]:

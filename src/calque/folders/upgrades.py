@@ -46,7 +46,7 @@ def upgrade_fingerprint(fingerprint: dict[str, str]) -> dict[str, str]:
 
 
 def upgrade_training(values: Values) -> Values:
-    """The config of a run that has begun. Without training.arithmetic, the run began with version 1 of it."""
+    """The config of a run that has begun. If it lacks training.arithmetic, the run began with version 1."""
     training = values.get("training", {})
     return {**values, "training": {"arithmetic": 1, **training}} if isinstance(training, dict) else values
 

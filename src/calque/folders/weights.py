@@ -12,7 +12,7 @@ from calque.errors import FolderError, first_few
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters by name, on the CPU; a shared parameter is listed once, by its first name."""
+    """The parameters by name, on the CPU. A shared parameter is listed once, by its first name."""
     return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
 
 
@@ -37,7 +37,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     broken = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
     if broken:
         listed = "\n  ".join(first_few(sorted(broken)))
-        raise FolderError(f"{path}: training diverged: not all values are finite in\n  {listed}")
+        raise FolderError(f"{path}: training diverged: these tensors contain values that are not finite:\n  {listed}")
     return weights
 
 

@@ -95,7 +95,7 @@ class Judge(Protocol):
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The names of all values that a validation measures, in the order of reports."""
+        """The names of all values that a validation measures, in the order in which they are reported."""
         ...
 
     @property

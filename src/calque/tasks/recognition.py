@@ -34,7 +34,7 @@ class RecognitionConfig(Config):
     @field_validator("speeds", mode="before")
     @classmethod
     def _numbers(cls, value: object) -> object:
-        """A list of numbers; on the command line also `task.speeds=90,100,110` or `task.speeds=90`."""
+        """Accepts a list and, from the command line, also `task.speeds=90,100,110` or `task.speeds=90`."""
         if isinstance(value, int):
             return [value]
         return value.split(",") if isinstance(value, str) else value
@@ -48,7 +48,7 @@ class RecognitionConfig(Config):
 
     @property
     def hop(self) -> int:
-        """Samples per frame."""
+        """The number of samples per frame."""
         return hop_size(self.rate)
 
 

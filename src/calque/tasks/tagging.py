@@ -36,7 +36,7 @@ class TaggingConfig(Config):
     @field_validator("inputs", mode="before")
     @classmethod
     def _names(cls, value: object) -> object:
-        """A list of names; on the command line also `task.inputs=pos` or `task.inputs=pos,lemma`."""
+        """Accepts a list and, from the command line, also `task.inputs=pos` or `task.inputs=pos,lemma`."""
         return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")

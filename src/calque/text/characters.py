@@ -23,7 +23,7 @@ class CharactersConfig(Config):
 
 
 class CharactersTokenizer(Tokenizer):
-    """Splits text into characters. Pieces are always lossless; ids are if the vocabulary contains all characters."""
+    """Splits text into characters. Pieces are always lossless; ids are lossless without unknown characters."""
 
     kind = "characters"
 

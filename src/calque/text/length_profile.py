@@ -1,4 +1,4 @@
-"""The lengths of a model's training lines. They determine where long texts are split, and limit translations."""
+"""The lengths of a model's training lines, by which long texts are split and the lengths of translations limited."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class TargetLimit(NamedTuple):
 
 
 class LengthProfile(NamedTuple):
-    """The lengths of training lines: 99th percentiles of source lines, and target limits by source length."""
+    """The lengths of training lines: 99th percentiles of pieces and sentences per source line, and target limits."""
 
     pieces: int
     sentences: int

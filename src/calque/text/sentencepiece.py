@@ -170,7 +170,7 @@ class SentencePieceTokenizer(Tokenizer):
         return [id for word in words for piece in segment(word) for id in self._ids(piece)]
 
     def _ids(self, piece: str) -> list[int]:
-        """The id of a learnt piece; a character that is not a piece is spelled in bytes."""
+        """The id of a learnt piece, or the ids of the bytes of any other character."""
         id = self.vocabulary.id(piece)
         return [id] if id >= len(_BASE) else [len(PIECES) + byte for byte in piece.encode()]
 

@@ -78,7 +78,7 @@ _FORMS = 'text.kind = "forms" is for tagging, whose corpora have one word per li
 
 
 def with_kind(section: Values) -> Values:
-    """The values of a text section, with a kind: if it has none, columns (with source or target) or sentencepiece."""
+    """The values of a text section, with a default kind: columns if it has source or target, else sentencepiece."""
     kind = "columns" if {"source", "target"} & section.keys() else "sentencepiece"
     return section if "kind" in section else {"kind": kind, **section}
 

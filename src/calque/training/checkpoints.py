@@ -67,7 +67,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, *, step: int, scheduled: b
 
 
 def newest_checkpoint(folder: Path) -> LatestCheckpoint | None:
-    """The newest checkpoint that verifies; None if there are none. Raises a FolderError if all are damaged."""
+    """The newest intact checkpoint, or None if there are no checkpoints. Raises a FolderError if all are damaged."""
     remove_stale(folder, names=_STEP)
     skipped: list[str] = []
     for step, path in reversed(_steps(folder)):
@@ -143,7 +143,7 @@ def prune_checkpoints(folder: Path, *, keep: int, also: Collection[int] = ()) ->
 
     Call it after a successful save. Unscheduled checkpoints are removed once a newer scheduled one exists. A damaged
     checkpoint does not count towards `keep`; it is removed once it is older than the scheduled ones that are kept. The
-    newest checkpoint that verifies always stays; if none verifies, nothing is removed.
+    newest intact checkpoint always stays; if none is intact, nothing is removed.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")

@@ -25,11 +25,11 @@ class TrainingConfig(Config):
     accumulate: int = Field(default=1, ge=1)
     """The number of batches whose gradients are summed for one update."""
     accumulate_tokens: int = Field(default=0, ge=0)
-    """The minimum number of target tokens per update, from as many batches as needed; 0 counts batches instead."""
+    """The minimum number of target tokens per update, from as many batches as needed; with 0, `accumulate` applies."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """The probability mass spread over the whole vocabulary (Szegedy 2016, §7)."""
     clip: float = Field(default=1.0, ge=0)
-    """Gradients are scaled down to this norm; 0 turns clipping off."""
+    """Gradients with a larger norm are scaled down to this norm; 0 turns this off."""
     clip_value: float = Field(default=0.0, ge=0)
     """Each element of a gradient is clipped to ± this value before the norm is clipped; 0 turns this off."""
     skips: int = Field(default=20, ge=1)
@@ -66,20 +66,21 @@ class TrainingConfig(Config):
     """At every N-th validation, record how gradients flow back through time on a fixed sample of the validation data,
     in gradients.jsonl and plots/gradients.png; 0 turns this off."""
     tensorboard: bool = False
-    """Write the metrics for TensorBoard too, to RUN/tensorboard."""
+    """Also write the metrics for TensorBoard, to RUN/tensorboard."""
     warm_start: Path | None = None
     """A run or model folder to initialise the weights from; embeddings of new pieces are initialised at random."""
     precision: Precision = "float32"
-    """The precision of the forward pass; weights and optimiser stay in float32 (float64: in float64). tf32 rounds the
-    inputs of matrix products to ten mantissa bits, in the forward and backward pass, on GPUs with TF32; elsewhere it is
-    float32. float16 scales the loss so that small gradients do not underflow; most CPUs have no float16 LSTM."""
+    """The precision of the forward pass; weights and optimiser state are in float32, or in float64 with float64. tf32
+    rounds the inputs of matrix products to ten mantissa bits, in the forward and backward pass, on GPUs with TF32;
+    elsewhere it is float32. float16 scales the loss so that small gradients do not underflow; most CPUs have no float16
+    LSTM."""
     arithmetic: Arithmetic = LATEST
     """The version of the arithmetic of a step; a run keeps the version it was started with, so that it can be resumed
     exactly. 3: on a GPU, a padded output layer and LSTMs that read padding; 2: on a CPU, dropout from 16-bit random
     numbers, the loss in chunks and an LSTM of our own; 1: as torch computes it."""
     compile: bool = False
     """Compile the forward and backward pass with torch.compile and, on a GPU, capture it as CUDA graphs. Batches then
-    have static shapes; with subwords that vary, shapes cannot be static, and nothing is compiled."""
+    have static shapes. If training.subwords samples segmentations, shapes cannot be static, and nothing is compiled."""
     deterministic: bool = False
     """Use only deterministic operations; on a GPU this is slower and makes resuming exact."""
     sharded: bool = False
@@ -98,7 +99,9 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _one_accumulation(self) -> "TrainingConfig":
         if self.accumulate > 1 and self.accumulate_tokens:
-            raise ValueError("accumulate is a number of batches, accumulate_tokens a number of tokens: set only one")
+            raise ValueError(
+                "accumulate (a number of batches) and accumulate_tokens (a number of tokens) cannot both be set"
+            )
         return self
 
     @model_validator(mode="after")
@@ -113,7 +116,8 @@ class TrainingConfig(Config):
     def _fitted_whole(self) -> "TrainingConfig":
         if self.sharded and self.batch.tokens == "auto":
             raise ValueError(
-                'sharded and batch.tokens = "auto" cannot be combined: trial steps need the whole model on one device'
+                'sharded and batch.tokens = "auto" cannot be combined, as trial steps need the whole model on one '
+                "device; set batch.tokens to a number"
             )
         return self
 

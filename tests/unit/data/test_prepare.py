@@ -228,7 +228,7 @@ def test_nothing_usable_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"data\.train: none of the 2 lines has text in source and target"):
         make(DataConfig(train=(corpus(tmp_path, [("", "a"), ("b", "")]),)), tmp_path / "store")
     short = DataConfig(train=(corpus(tmp_path, numbered(60)),), maximum_length=2)
-    with pytest.raises(DataError, match=r"data\.train: no rows are left; of 60 lines, 0 empty, 60 too long"):
+    with pytest.raises(DataError, match=r"data\.train: no rows are left; of 60 lines, 0 are empty, 60 too long"):
         make(short, tmp_path / "store")
 
 
