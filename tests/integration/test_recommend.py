@@ -192,7 +192,7 @@ def test_check_reports_items_and_problems(tmp_path: Path, command: Command) -> N
     assert "line 31: the user 'u3' is already on line 4" in command("data", "check", "--sequences", path).out
     timed = write_records(tmp_path / "users.jsonl", users=30)
     answer = command("data", "check", "--sequences", timed, "--config", _config(tmp_path))
-    assert answer.code == 0 and "behaviours: 2 different" in answer.out, answer.err
+    assert answer.code == 0 and "behaviours: 2 distinct values" in answer.out, answer.err
 
 
 def _config(folder: Path) -> Path:

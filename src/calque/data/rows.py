@@ -215,8 +215,8 @@ def _refuse_width(cells: Sequence[str], *, format: TableFormat, layout: Layout) 
         first = "the header" if format.has_header else "line 1"
         raise ValueError(f"{count}, but {first} has {layout.width}{advice}")
     if len(cells) < required:
-        other = ("tabs: is it a TSV?", "\t") if format.is_quoted else ("commas: is it a CSV?", ",")
-        hint = f"; it has {other[0]}" if len(cells) == 1 and other[1] in cells[0] else ""
+        other = ("tabs: is it TSV?", "\t") if format.is_quoted else ("commas: is it CSV?", ",")
+        hint = f"; the line contains {other[0]}" if len(cells) == 1 and other[1] in cells[0] else ""
         raise ValueError(f"{count}, expected at least {required}{hint}")
 
 
