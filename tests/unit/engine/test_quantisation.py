@@ -221,7 +221,7 @@ DAMAGES: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], str]] = {
     "infinite weights": (lambda weights: weights[f"{NAME}.scales"].fill_(1e38), "not all scales are positive"),
     "scales that are not numbers": (
         lambda weights: weights[f"{NAME}.scales"].fill_(torch.nan),
-        "not all values are finite",
+        "values that are not finite",
     ),
     "scales of nothing": (lambda weights: weights.update({"x.scales": torch.ones(3)}), "x.scales is unknown"),
     "scales without levels": (lambda weights: weights.pop(NAME), f"{NAME} is missing"),
