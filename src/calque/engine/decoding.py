@@ -1,4 +1,4 @@
-"""Decoding of one batch: search, and candidates from the hypotheses that it finds."""
+"""Decodes one batch: searches for hypotheses, and turns them into candidates."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -54,12 +54,13 @@ def decode_batch(
     give_up: Callable[[], Collection[int]] | None = None,
     inspection: Inspection = UNWATCHED,
 ) -> list[list[Candidate]]:
-    """The candidates of each part (a whole text, or one part of a text that was split), at least one per part.
+    """The candidates for each part (a whole text, or one part of a text that was split), at least one per part.
 
-    With a shortlist, a part whose translation is doubtful has none: it needs all words.
+    With a shortlist, a part whose translation is too improbable has no candidates: it must be decoded again with all
+    words.
 
-    `give_up` is called at every step of search and returns the indices of parts whose requests were cancelled or are
-    late: their search ends, and they may have no candidates.
+    `give_up` is called at every step of search and returns the indices of parts whose requests were cancelled or have
+    timed out. Their search ends, and they may have no candidates.
     """
     with ExitStack() as stack:
         stack.enter_context(models.model.evaluating())
@@ -133,7 +134,7 @@ def _search(
 
 
 def _has_fixed_steps(models: TranslationModels) -> bool:
-    """Whether graphs can be captured of this model: of one model alone, which does not copy."""
+    """Whether CUDA graphs of the decoding step can be captured: not for an ensemble or a model that copies."""
     model = models.model
     return (
         models.graphs is not None

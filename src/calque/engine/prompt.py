@@ -1,4 +1,4 @@
-"""Decoding steps of a language model that continue a prompt, which the model reads at once.
+"""Decoding steps of a language model that continue a prompt, which the model reads in one pass.
 
 Letters: N hypotheses, P tokens of the prompt, M positions, E width, V vocabulary.
 """
@@ -62,7 +62,7 @@ def prompted(step: Step, *, vocabulary_size: int) -> Step:
 
 
 def without_repetition(step: Step, *, size: int) -> Step:
-    """A decoding step that never repeats an n-gram (`NoRepeat`), neither of the generated text nor of the prompt.
+    """A decoding step that never generates an n-gram of the prompt or of the generated text again (`NoRepeat`).
 
     The prompt itself may contain an n-gram twice.
     """
