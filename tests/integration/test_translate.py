@@ -234,7 +234,7 @@ def test_prefixes_line_up_with_their_sentences(
 ) -> None:
     count = len(sentences.read_text(encoding="utf-8").splitlines())
     prefixes, output = tmp_path / "prefixes", tmp_path / "output"
-    for lines, message in ((1, "1 lines, but the input has more"), (count + 1, f"has {count + 1} lines"), (count, None)):
+    for lines, message in ((1, "ends after line 1"), (count + 1, f"has {count + 1} lines"), (count, None)):
         prefixes.write_text("a\n" * lines, encoding="utf-8")
         answer = command("translate", trained, "--input", sentences, "--prefixes", prefixes, "--output", output)
         assert answer.code == (2 if message else 0)

@@ -56,7 +56,7 @@ class RequestBuilder:
             return ""
         if line.number > len(self.prefixes):
             raise DataError(
-                f"{self.prefix_file}: {len(self.prefixes):,} lines, but the input has more; give one prefix per line"
+                f"{self.prefix_file}: ends after line {len(self.prefixes)}, but the input goes on; give one per line"
             )
         return self.prefixes[line.number - 1]
 
