@@ -134,7 +134,7 @@ def _search(
 
 
 def _has_fixed_steps(models: TranslationModels) -> bool:
-    """Whether CUDA graphs of the decoding step can be captured: not for an ensemble or a model that copies."""
+    """Whether the decoding steps can be captured as CUDA graphs; those of ensembles and models that copy cannot."""
     model = models.model
     return (
         models.graphs is not None

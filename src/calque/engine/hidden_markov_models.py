@@ -15,7 +15,10 @@ LARGEST = 1 << 28  # values of the table of transitions, or of words
 def estimate_tagger(
     corpus: TaggedWords, *, config: HiddenMarkovConfig, sizes: TaggerSizes, characters: Vocabulary
 ) -> tuple[HiddenMarkovTagger, TagTables]:
-    """Estimates a tagger, on the CPU, and its tables; raises a ConfigError if there are too many labels or words."""
+    """Estimates a tagger (on the CPU) and its tables from a corpus.
+
+    Raises a ConfigError if there are too many labels or words.
+    """
     refuse_large(config, sizes=sizes)
     settings = TableSettings(config.order, config.capitals, config.suffix, config.rare, config.smoothing)
     tables = count_tables(corpus, sizes=(sizes.words, sizes.labels), is_upper=upper_case(characters), settings=settings)

@@ -49,7 +49,7 @@ def ngram_tables(generator: TextGenerator, *, origin: str = "this language model
 
 
 def ngram_queries(generator: TextGenerator) -> NgramQueries:
-    """Scores words one by one with an n-gram model, on the CPU and much faster than the model itself."""
+    """An object that scores words one by one with an n-gram model, on the CPU and much faster than the model itself."""
     return NgramQueries(ngram_tables(generator), begin=generator.start)
 
 
