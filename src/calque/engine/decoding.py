@@ -13,7 +13,7 @@ from calque.engine.forced_decoding import force_decode
 from calque.engine.postprocessing import Postprocessor
 from calque.engine.preparation import Part, Settings
 from calque.engine.sampling_seeds import streams
-from calque.engine.shortlist import is_doubtful, word_lists
+from calque.engine.shortlist import is_too_improbable, word_lists
 from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Candidate
 from calque.layers.observers import AttentionObserver, ChangeWeights, change_attention, observe_attention
@@ -78,7 +78,7 @@ def decode_batch(
         threshold = settings.search.shortlist_threshold
         return [
             []
-            if not ranked or is_doubtful(ranked[0], threshold=threshold)
+            if not ranked or is_too_improbable(ranked[0], threshold=threshold)
             else [item._replace(shortlisted=True) for item in ranked]
             for ranked in candidates
         ]

@@ -39,7 +39,7 @@ def read_prompt(model: LanguageModel, ids: Sequence[int], *, start: int) -> tupl
 
 
 def token_log_probs(model: LanguageModel, hidden: Tensor, tokens: Tensor) -> Tensor:
-    """[M], the log-probabilities of tokens [M] given hidden values [M,E], computed in chunks to bound memory."""
+    """The log-probabilities [M] of tokens [M] given hidden vectors [M,E], computed in chunks to bound memory."""
     parts = [slice(at, at + POSITIONS) for at in range(0, len(tokens), POSITIONS)]
     return -torch.cat([model.losses(hidden[part], tokens[part]) for part in parts])
 

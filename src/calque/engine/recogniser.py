@@ -44,7 +44,7 @@ class TimedWord(NamedTuple):
 
 
 class TranscriptCandidate(NamedTuple):
-    """One transcript out of the n best of a recording."""
+    """One of the n best transcripts of a recording."""
 
     text: str
     score: float  # candidates are ranked by it
@@ -285,7 +285,7 @@ class Recogniser:
         samples = np.asarray(sound.samples, dtype=np.float32)
         samples = samples.mean(axis=1) if samples.ndim == 2 else samples
         if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
-            raise DataError(f"{name}expected a non-empty array of finite samples, [samples] or [samples, channels]")
+            raise DataError(f"{name}invalid samples; expected finite numbers as [samples] or [samples, channels]")
         if sound.rate != self.task.rate and not self.task.resample:
             raise DataError(
                 f"{name}{sound.rate} samples per second, but this model reads {self.task.rate} and does not resample "

@@ -1,4 +1,4 @@
-"""The recommender: histories of items in, the items that are most likely to be next out."""
+"""The recommender: maps histories of items to the items that are most likely to come next."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class Ranked(NamedTuple):
     """The rank of each user's target, and the total negative log-probability of the targets in the catalogue."""
 
     ranks: list[int]
-    """From 1; `MISSED` if the target is not in the catalogue, or was seen before and seen items are excluded."""
+    """1 is the best; `MISSED` if the target is not in the catalogue, or was seen before and seen items are excluded."""
     nats: float
     known: int
     """The number of targets in the catalogue."""
@@ -135,7 +135,7 @@ class Recommender:
         top: int = TOP,
         exclude_seen: bool | None = None,
     ) -> Recommendations | list[Recommendations]:
-        """The `top` items for a history: a list of items, a text with white space between them, or a `History`.
+        """The `top` items for a history, given as a list of items, a text of items with white space, or a `History`.
 
         A list of histories yields a list. If `exclude_seen` is true, items of the history are left out; by default, the
         model's setting `task.exclude_seen` decides. A history without known items yields the most popular items.
@@ -180,7 +180,10 @@ class Recommender:
         *,
         exclude_seen: bool | None = None,
     ) -> Ranked:
-        """The rank of each target (the item that followed a history) in the whole catalogue; raises a TextError."""
+        """The rank of each target (the item that followed a history) in the whole catalogue.
+
+        Raises a TextError if the model cannot read a history.
+        """
         encoded = [self.encode(history) for history in histories]
         return self._rank(encoded, self.catalogue.item_ids(targets), exclude_seen=exclude_seen)
 

@@ -68,7 +68,7 @@ def word_lists(
     return WordLists(shared, sample, pad_sequence(own, batch_first=True, padding_value=-1).to(device))
 
 
-def is_doubtful(candidate: Candidate, *, threshold: float) -> bool:
+def is_too_improbable(candidate: Candidate, *, threshold: float) -> bool:
     """Whether a translation found with a shortlist is too improbable to be used.
 
     It is if the geometric mean of the probabilities of all its pieces and its end is 0 or below the threshold.
@@ -83,7 +83,7 @@ def shortlist_bytes(shortlist: Shortlist, tokenizers: Tokenizers) -> bytes:
 
 
 def read_shortlist(path: Path, tokenizers: Tokenizers) -> Shortlist | None:
-    """The shortlist in a file; None if there is no file. Raises a FolderError if it is damaged or of other pieces."""
+    """The shortlist in a file, None without one; raises a FolderError if it is damaged or built for other pieces."""
     if not path.exists():
         return None
     again = "remove the file or build the shortlist again: calque shortlist RUN"

@@ -150,7 +150,7 @@ class SpeechDecoder:
         return list(zip(peaks, ends, strict=True))
 
     def attention(self, memory: Memory, tokens: Sequence[int]) -> Tensor:
-        """The attention weights [U+1,S] of each token and the end: in a Transformer, the mean over layers and heads."""
+        """The attention weights [U+1,S] of each token and the end; a Transformer's are means over layers and heads."""
         speller = self.model.speller
         assert speller is not None
         context = speller.attend(memory)

@@ -155,7 +155,7 @@ class TextGenerator(EmbedsText):
         return TextPerplexity(loss.nats, loss.tokens, words, size)
 
     def word_losses(self, lines: Sequence[str]) -> Iterator[WordLosses]:
-        """The loss of each word of every line, and of the line's end; for running text, the state is carried on.
+        """The loss of each word of every line, and of the line's end; for running text, the state is carried over.
 
         Words are separated by white space; a word's loss is the sum over its pieces. Lines must not be blank.
         """
