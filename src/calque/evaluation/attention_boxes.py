@@ -70,7 +70,7 @@ def named_attention(attention: Array, box: SquareBox, *, side: int) -> NamedAtte
 
 
 def pieces_in_span(ends: Sequence[int], span: tuple[int, int]) -> list[int]:
-    """The indices of the pieces that overlap a span of characters; piece n covers ends[n − 1] up to, not with, ends[n].
+    """The indices of the pieces that overlap a span of characters; piece n ends before character ends[n].
 
     >>> pieces_in_span([1, 5, 12], (6, 12))
     [2]

@@ -18,5 +18,5 @@ def distinct(texts: Sequence[str], *, n: int) -> float:
 
 
 def most_frequent_share(texts: Sequence[str]) -> float:
-    """The percentage of texts equal to the most frequent one; it is high if a model gives the same answer to all."""
+    """The percentage of texts equal to the most frequent one; high if a model answers everything alike."""
     return 100 * max(Counter(texts).values()) / len(texts) if texts else 0.0

@@ -56,7 +56,7 @@ class PairedResults(NamedTuple):
 def paired_test(
     systems: Mapping[str, Sequence[str]], metrics: Sequence[SegmentMetric], *, method: Method, samples: int = 0
 ) -> PairedResults:
-    """Compares every system with the first by sacreBLEU's paired test; 0 `samples` stands for sacreBLEU's default.
+    """Compares every system with the first by sacreBLEU's paired test; `samples` = 0 means sacreBLEU's default.
 
     The seed is sacreBLEU's: 12345 unless the environment variable SACREBLEU_SEED sets another.
     """
