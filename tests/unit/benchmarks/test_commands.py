@@ -85,7 +85,7 @@ def test_decoding_speeds_are_those_of_the_lines(tmp_path: Path, capsys: pytest.C
 
 MISTAKES: dict[str, tuple[Main, list[str], str]] = {
     "no such revision": (train.main, ["--against", "nowhere"], "neither a folder that holds src/calque nor"),
-    "no such contender": (train.main, ["--tokens-of", "it=3"], "no contender 'it'; there are here"),
+    "no such contender": (train.main, ["--tokens-of", "it=3"], "no contender 'it'; choose from here"),
     "not a number": (train.main, ["--tokens-of", "here=-3"], "'-3' is not a positive whole number"),
     "steps that fall": (train.main, ["--steps", "9", "9"], "--steps 9 9: the second number must be larger"),
     "no corpus": (train.main, ["--corpus", "elsewhere"], "--corpus elsewhere: no such folder"),
