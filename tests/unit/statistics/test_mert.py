@@ -1,6 +1,6 @@
 """Minimum error rate training: the exact line search against a fine grid, and tuning on a toy task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -113,3 +113,35 @@ def test_tuning_finds_the_weights_that_made_the_references(seed: int) -> None:
     assert score >= max(report.score for report in reports)
     assert score > reports[0].score + 20, "it began with weights of the wrong sign"
     assert reports[0].expected > reports[0].score
+
+
+def test_tuning_keeps_the_best_weights_and_their_scale(seed: int) -> None:
+    """Every translation that was scored is known, so that the best of all iterations can be told from the last."""
+    teacher = random_model(seed)
+    sources = [sentence(seed + number, 4) for number in range(6)]
+    search = EXHAUSTIVE._replace(distortion=1, stack=20, pops=60)
+
+    def text(_: int, derivation: Derivation) -> str:
+        return " ".join(map(str, derivation.words))
+
+    def score_of(weights: Mapping[str, float]) -> float:
+        decoder = StackDecoder(teacher._replace(weights=weights), search)
+        texts = [text(0, next(decoder.derivations(ids))) for ids in sources]
+        return float(measure.scores(measure.statistics(texts).sum(axis=0, keepdims=True))[0])
+
+    decoder = StackDecoder(teacher, search)
+    measure = Overlap([text(0, next(decoder.derivations(ids))) for ids in sources])
+    generator = np.random.default_rng(seed)
+    for _ in range(4):
+        start = {name: float(generator.normal()) for name in teacher.features}
+        reports: list[TuningReport] = []
+        tuner = Tuner(
+            sources, measure, text=text, search=search, settings=TuningSettings(3, 8, 1), report=reports.append
+        )
+        found = tuner.tune(teacher._replace(weights=start)).weights
+        scores = [report.score for report in reports]
+        assert scores[0] == pytest.approx(score_of(start)), "the first iteration begins with the given weights"
+        assert score_of(found) >= max(scores) - 1e-9
+        tuned = [name for name in teacher.features if name != UNKNOWN]
+        size = sum(abs(start[name]) for name in tuned)
+        assert sum(abs(found[name]) for name in tuned) == pytest.approx(size) and found[UNKNOWN] == start[UNKNOWN]
