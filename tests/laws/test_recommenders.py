@@ -154,6 +154,8 @@ def test_own_items_and_padding_are_never_negatives_nor_targets(monkeypatch: pyte
     assert isinstance(network.output, NegativesOutput) and network.output.config.negatives == 1
     targets_of = torch.cat([history.items[:, 1:], history.items[:, :1] * 0 + 9], dim=1).masked_fill(~MASK, PADDING)
     drawn = torch.randint(FIRST_ITEM, VOCABULARY, (USERS * ITEMS,), generator=torch.Generator().manual_seed(4))
+    for row, length in enumerate(history.lengths.tolist()):
+        drawn[row * ITEMS] = targets_of[row, length - 1]
     monkeypatch.setattr(negatives, "draw", lambda _proposal, *, count: drawn[:count])
     hidden = network(history)
     scores = network.output.logits(hidden)

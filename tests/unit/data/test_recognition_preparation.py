@@ -193,3 +193,14 @@ def test_stereo_and_flac_are_read(tmp_path: Path) -> None:
     for row in (1, 2):
         alone, _ = soundfile.read(tmp_path / f"{row}.flac", dtype="int16")
         np.testing.assert_array_equal(prepared.train[AUDIO].row(row), alone)
+
+
+@pytest.mark.parametrize("speed", [50, 80, 125, 200])
+def test_a_faster_recording_is_shorter_and_higher(speed: int) -> None:
+    wave = (9000 * np.sin(2 * np.pi * 50 * np.arange(8000) / 8000)).astype(np.int16)
+    whole = store_in_memory({AUDIO: Rows(wave, np.array([8000], dtype=np.uint32)), TEXT: pack([[4]])})
+    batch = collate_speech(whole, planned(whole, [0], slowest=50), hop=80, speeds=(speed,))
+    length = int(batch.audio.lengths[0])
+    assert length == 8000 * 100 // speed
+    spectrum = np.abs(np.fft.rfft(batch.audio.values[0, :length].numpy()))
+    assert spectrum.argmax() * 8000 / length == pytest.approx(50 * speed / 100, abs=1)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from calque.layers.ctc import deterministic_ctc_losses
+from calque.search.ctc_prefix import collapse
 from calque.search.ctc_scoring import joint_step, start_joint
 from calque.search.decode import Rules, decode, limits_of_pieces
 from calque.search.settings import SearchConfig
@@ -116,3 +117,23 @@ def test_no_tensor_of_a_step_is_larger_than_the_probabilities_of_the_recordings(
         )
     assert largest.numbers <= max(ctc().numel(), ROWS * beams * max(POSITIONS, SYMBOLS))
     assert largest.numbers < ROWS * beams * POSITIONS * SYMBOLS / 2
+
+
+def test_the_score_of_a_prefix_is_that_of_all_texts_that_begin_with_it() -> None:
+    """ψ(g c) = Σ P(text) over the texts that begin with g c, by enumeration of all paths; the end of a text is P(g)."""
+    step = joint_step(attention_step, weight=WEIGHT, marks=MARKS, blank=BLANK)
+    for text in ((), (3,), (4, 4), (3, 4, 4)):
+        state, context = started()
+        for token in (MARKS.start, *text):
+            _, state = step(torch.full((ROWS,), token), state, context)
+        for row, length in enumerate(LENGTHS.tolist()):
+            values, sums = ctc()[row, :length], dict.fromkeys([*range(SYMBOLS), None], 0.0)
+            for path in product(range(SYMBOLS), repeat=length):
+                written = collapse(list(path), blank=BLANK)
+                if written[: len(text)] == text:
+                    following = written[len(text)] if len(written) > len(text) else None
+                    sums[following] += float(values[range(length), path].sum().exp())
+            for token in (1, 3, 4):
+                found = float(state.following[row, token].exp())
+                assert found == pytest.approx(sums[token], rel=1e-9, abs=1e-15)
+            assert float(state.following[row, MARKS.end].exp()) == pytest.approx(sums[None], rel=1e-9, abs=1e-15)
