@@ -281,3 +281,14 @@ def test_tables_that_do_not_fit_are_found(runs: dict[str, Path]) -> None:
     assert "entries" in problems(estimates=weights["estimates"][:-1])[0]
     assert "n-grams" in problems(language_keys_3=weights["language_keys_3"].flip(0))[0]
     assert "entries" in problems(language_log10_2=weights["language_log10_2"][:-1])[0]
+
+
+@pytest.mark.parametrize("name", ["dictionary", "brown1993", "koehn2003"])
+def test_a_translation_does_not_depend_on_its_company(
+    name: str, runs: dict[str, Path], held_out: tuple[Path, Path]
+) -> None:
+    translator = calque.load(runs[name])
+    sentences = [*lines(held_out[0])[:12], "", "A zyzzyva!"]
+    together = translator.translate(sentences)
+    assert [translator.translate(sentence) for sentence in sentences] == together
+    assert translator.translate(sentences[::-1]) == together[::-1]

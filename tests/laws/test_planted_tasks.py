@@ -35,6 +35,7 @@ def test_a_test_notices(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         call(bug.test, bug.arguments, tmp_path=tmp_path)
 
 
+@pytest.mark.full  # they are run where they belong, too
 @pytest.mark.parametrize("bug", TESTS.values(), ids=[bug.test.__name__ for bug in TESTS.values()])
 def test_the_same_test_passes_without_a_bug(bug: TaskBug, tmp_path: Path) -> None:
     call(bug.test, bug.arguments, tmp_path=tmp_path)

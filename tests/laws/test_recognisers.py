@@ -119,3 +119,17 @@ def test_the_loss_weighs_both_heads_and_fillers_count_nothing() -> None:
     assert_close(loss.objective, expected, rtol=0, atol=1e-9)
     assert_close(loss.parts["ctc"], ctc[is_real].sum(), rtol=0, atol=1e-9)
     assert_close(loss.parts["attention"], attention[is_real].sum(), rtol=0, atol=1e-9)
+
+
+@torch.no_grad()
+def test_probabilities_sum_to_one(model: RecogniserModel) -> None:
+    """Those of CTC at every position, and those of the decoder after every token."""
+    heard = model(audio())
+    if model.ctc is not None:
+        assert_close(model.ctc_log_probs(heard).exp().sum(dim=-1), torch.ones(heard.memory.mask.shape).double())
+    if model.speller is not None:
+        inputs, _, _ = targets()
+        context = model.speller.attend(heard.memory)
+        output, _ = model.speller.read(inputs, model.speller.start(context), context)
+        total = model.speller.log_probs(output, context).exp().sum(dim=-1)
+        assert_close(total, torch.ones_like(total), rtol=0, atol=1e-9)

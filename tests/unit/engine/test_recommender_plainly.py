@@ -19,6 +19,7 @@ NAMES = [f"item{number}" for number in range(12)]
 NETWORKS: dict[str, dict[str, Any]] = {
     "gru": {"kind": "recurrent", "cell": "gru", "layers": 1, "width": 6, "embedding": 5},
     "timed": {"kind": "time-aware", "layers": 1, "width": 8, "heads": 2, "feed_forward": 12, "buckets": 7},
+    "popularity": {"kind": "popularity"},
 }
 
 
@@ -56,7 +57,7 @@ def plain_scores(model: Recommender, user: History) -> list[float]:
     """The scores of all items for one user: of the latest known items, each predicting at the time of the next."""
     ids = model.catalogue.item_ids(user.items)
     latest = [place for place, id in enumerate(ids) if id != UNK][-READ:]
-    if not latest:
+    if not latest or model.model.network is None:
         shares = torch.tensor(model.catalogue.counts[FIRST_ITEM:]).double() + 1
         return [-torch.inf] * FIRST_ITEM + (shares / shares.sum()).log().tolist()
     times = [int(user.times[place]) for place in latest]
