@@ -1,12 +1,12 @@
-"""The systems before the networks, on the same corpus: trained and translated with the commands of Calque.
+"""Trains and scores the statistical systems that preceded neural networks, on the same corpus.
 
     python -m recipes.lineage.statistical run CORPUS OUT
     python -m recipes.lineage.statistical report OUT --keep recipes/lineage/results/statistical.json \\
         --write recipes/lineage/README.md
 
 CORPUS is a folder with `train`, `val` and `test_2016_flickr`, each as `.en.gz` and `.de.gz` (Multi30k). Each run is
-OUT/NAME, its translations OUT/NAME.de; it is finished when there is an OUT/NAME.json. Seconds are those of one
-processor core.
+OUT/NAME, and its translations are OUT/NAME.de; it is finished when there is an OUT/NAME.json. Times are CPU-seconds of
+one core.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from recipes.runner.scoring import scores
 
 
 class Entry(NamedTuple):
-    """A system with settings, and how the table names it."""
+    """A system with settings, and its name in the table."""
 
     system: str
     title: str
@@ -52,8 +52,8 @@ def run(corpus: Path, out: Path, *, names: list[str]) -> None:
         entry, folder, output = ENTRIES[name], out / name, out / f"{name}.de"
         files = [f"--{option}={corpus / part}.gz" for option, part in FILES.items()]
         system = ["--system", entry.system, *entry.settings]
-        trained = _seconds("train", *system, *files, "--run", str(folder))
-        translated = _seconds("translate", str(folder), "--input", str(test["en"]), "--output", str(output))
+        trained = seconds_of("train", *system, *files, "--run", str(folder))
+        translated = seconds_of("translate", str(folder), "--input", str(test["en"]), "--output", str(output))
         write_json(out / f"{name}.json", result(name, out, test["de"], trained=trained, translated=translated))
 
 
@@ -63,13 +63,11 @@ FILES = {"source": "train.en", "target": "train.de", "valid-source": "val.en", "
 def result(name: str, out: Path, reference: Path, *, trained: float, translated: float) -> dict[str, Any]:
     """The scores of an entry's translations, its size, and how long it took."""
     translations = read_lines(out / f"{name}.de")
-    log = (out / name / "log.txt").read_text(encoding="utf-8")
-    tables = re.search(r"model: ([\d,]+) values", log)
     size = sum(path.stat().st_size for path in (out / name / "model").rglob("*") if path.is_file())
     return {
         "name": name,
         **scores(translations, read_lines(reference)),
-        "values": int(tables[1].replace(",", "")) if tables else None,
+        "values": stored_values(out / name),
         "megabytes": size / 1e6,
         "train_seconds": trained,
         "translate_seconds": translated,
@@ -77,8 +75,16 @@ def result(name: str, out: Path, reference: Path, *, trained: float, translated:
     }
 
 
-def _seconds(*arguments: str) -> float:
-    """The processor seconds that a command of Calque takes."""
+def stored_values(run: Path) -> int:
+    """The number of values in the tables of a statistical model, read from its log."""
+    found = re.search(r"model: ([\d,]+) values", (run / "log.txt").read_text(encoding="utf-8"))
+    if not found:
+        raise ValueError(f"{run / 'log.txt'} does not say how many values the model has; train it again")
+    return int(found[1].replace(",", ""))
+
+
+def seconds_of(*arguments: str) -> float:
+    """Runs a command of Calque and returns the CPU-seconds that it took."""
     process = subprocess.Popen([sys.executable, "-m", "calque", *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"})
     _, status, usage = os.wait4(process.pid, 0)
     if status:
@@ -92,7 +98,7 @@ def collect(out: Path) -> list[dict[str, Any]]:
 
 
 def page(results: list[dict[str, Any]]) -> str:
-    """A row for each entry."""
+    """The table, one row per entry."""
     header = ["entry", "", "BLEU lowercased", "cased", "chrF", "train, s", "sentences/s", "MB"]
     rows = [
         [

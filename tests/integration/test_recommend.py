@@ -192,7 +192,7 @@ def test_check_reports_items_and_problems(tmp_path: Path, command: Command) -> N
     assert "line 31: the user 'u3' is already on line 4" in command("data", "check", "--sequences", path).out
     timed = write_records(tmp_path / "users.jsonl", users=30)
     answer = command("data", "check", "--sequences", timed, "--config", _config(tmp_path))
-    assert answer.code == 0 and "behaviours: 2 different" in answer.out, answer.err
+    assert answer.code == 0 and "behaviours: 2 distinct values" in answer.out, answer.err
 
 
 def _config(folder: Path) -> Path:
@@ -213,7 +213,10 @@ def _config(folder: Path) -> Path:
         (["train", "--valid-sequences", "users"], "--valid-sequences needs --sequences"),
         (["train", "--sequences", "users", "text.kind=words"], "a recommender reads items, not text"),
         (["train", "--sequences", "users", "training.compile=true"], "recommenders are not compiled"),
-        (["train", "--sequences", "users", "--system", "zhou2018"], "has user and items, but this task reads times"),
+        (
+            ["train", "--sequences", "users", "--system", "zhou2018"],
+            "contains user and items, but this task reads times",
+        ),
         (["train", "--sequences", "nowhere"], "nowhere: No such file"),
         (
             ["train", "--sequences", "users", "training.metric=bleu"],

@@ -1,4 +1,4 @@
-"""Problems of corpora, raised together as one error."""
+"""Raises all problems of the corpora together, as one error."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ RECODE = "a file in another encoding can be converted, e.g.: iconv -f latin1 -t 
 
 
 def refuse(problems: Sequence[str], *, more: int = 0) -> None:
-    """Raises a DataError that lists the problems, if there are any; `more` counts those that are not in the list."""
+    """Raises a DataError that lists the problems, if there are any; `more` is the number of further problems."""
     if problems:
         hidden = len(problems) - _SHOWN + more if len(problems) > _SHOWN else more
         summary = [f"… and {hidden:,} more"] if hidden > 0 else []

@@ -281,7 +281,7 @@ def test_prepared_data_survives_a_config_that_turned_out_wrong(
 def test_data_prepared_from_something_else_is_rejected_and_stays(corpus: dict[str, Path], tmp_path: Path) -> None:
     run = tmp_path / "run"
     refuse_cutoffs(corpus, run)
-    with pytest.raises(DataError, match=r"made from other data or settings:\n  text.*\n.*remove this one"):
+    with pytest.raises(DataError, match=r"prepared from other data or settings:\n  text.*\n.*remove this one"):
         train(toy_values(corpus, "plain", "text.minimum_count=2"), run=run, quiet=True)
     assert [path.name for path in run.iterdir()] == ["store"]
 
@@ -565,7 +565,9 @@ def test_smoothing_without_the_full_softmax_is_rejected_with_both_keys(
 def test_output_layers_that_do_not_fit_are_rejected_with_their_key(corpus: dict[str, Path], tmp_path: Path) -> None:
     refused = {
         r"model: tie = 'target' and output\.kind = 'adaptive'": ("model.tie=target",),
-        r"model\.output: a width of 16 cannot shrink 2 times by 5": ("model.output.shrink=5",),
+        r"model\.output: width 16 is too small for 2 clusters, each narrower by a factor of 5": (
+            "model.output.shrink=5",
+        ),
         r"model\.output\.cutoffs: .*strictly ascending": ("model.output.cutoffs=[5, 3]",),
         r"model\.output: cutoffs \[2, 5000\] must all be below the target vocabulary size of 12": (
             "model.output.cutoffs=[2, 5000]",
