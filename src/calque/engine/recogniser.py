@@ -230,9 +230,9 @@ class Recogniser:
                 stop()
             rows = collate_speech(store, planned, hop=self.task.hop)
             placed = rows.to(self.device)
-            total += exact(recognition_loss(self.model, placed).objective)
-            tokens += rows.weight
             heard = self.model(placed.audio)
+            total += exact(recognition_loss(self.model, placed, heard=heard).objective)
+            tokens += rows.weight
             for index, decoded in zip(planned.indices.tolist(), decoder.decode(heard), strict=True):
                 texts[index] = self.tokenizer.decode(decoded[0].tokens)
         return StoreTranscripts(texts, float(total) / max(1, tokens))
