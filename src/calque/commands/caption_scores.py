@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def evaluate_captioner(
     model: Path,
+    *,
     images: Path,
     settings: list[str],
-    *,
     beam: int | None,
     output: Path | None,
     as_json: bool,

@@ -26,8 +26,8 @@ class AudioTest(NamedTuple):
 
 def evaluate_recogniser(
     model: Path,
-    audio: Path,
     *,
+    audio: Path,
     settings: list[str],
     beam: int | None,
     language: Path | None,
