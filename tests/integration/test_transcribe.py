@@ -214,7 +214,7 @@ def test_train_rejects_bad_recordings_or_leaves_them_out(tmp_path: Path, command
     ("arguments", "message"),
     [
         (["--audio", "{m}", "--text", "{m}"], "--audio is for a speech recogniser and cannot be combined with --text"),
-        (["--audio", "{m}", "--system", "tiny"], "this system reads other data"),
+        (["--audio", "{m}", "--system", "tiny"], "this system reads pairs"),
         (["--text", "{m}", "--system", "speech"], "a speech recogniser reads recordings"),
         (["--valid-audio", "{m}"], "--valid-audio needs --audio"),
         (["--audio", "{m}", "model.head=ctc", "model.ctc_weight=0.5"], "ctc_weight"),

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import Corpora, CorpusFiles, HeldOutFiles, corpus_options
+from calque.commands.corpus_files import CorpusFiles, HeldOutFiles
+from calque.commands.corpus_kinds import Corpora
+from calque.commands.corpus_options import corpus_options
 from calque.commands.options import (
     MODEL,
     RUN,
