@@ -281,3 +281,13 @@ def test_tables_that_do_not_fit_are_found(runs: dict[str, Path]) -> None:
     assert "entries" in problems(estimates=weights["estimates"][:-1])[0]
     assert "n-grams" in problems(language_keys_3=weights["language_keys_3"].flip(0))[0]
     assert "entries" in problems(language_log10_2=weights["language_log10_2"][:-1])[0]
+
+
+def test_alignments_and_a_scale_are_refused_in_training(tmp_path: Path, command: Command) -> None:
+    source, target = write_corpus(tmp_path, "train", pairs=60, seed=1)
+    options = ("train", "--system", "koehn2003", "--source", source, "--target", target, "--run", tmp_path / "run")
+    answer = command(*options, "--alignments", source)
+    assert answer.code == 2 and "--alignments has no effect on this system" in answer.err, answer.err
+    assert "guidance.weight" not in answer.err
+    answer = command(*options, "--scale", "0.5")
+    assert answer.code == 2 and "scale 0.5 has no effect on koehn2003" in answer.err, answer.err

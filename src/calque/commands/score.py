@@ -64,6 +64,8 @@ def score(
     refuse_unreadable(source, target)
     refuse_output(output, source, target)
     count = _count(source, target)
+    if count == 0:
+        raise DataError(f"{target}: no lines: there is nothing to score")
     scorer = _load_scorer(model, source=source, device=device_name, precision=precision_name)
     lines, pieces, log_prob = 0, 0, 0.0
     pairs, warnings = _pairs(source, target), LineWarnings(str(source or target))
@@ -77,6 +79,8 @@ def score(
                 out.write(_row(scored, number=lines, format=format_name))
             out.flush()
             advance(len(window))
+    if not pieces:
+        raise DataError(f"{target}: no lines: there is nothing to score")
     warnings.summarise()
     kind, per_piece = "pairs" if source else "lines", perplexity(-log_prob, count=pieces)
     typer.echo(f"{lines:,} {kind}, {pieces:,} pieces, perplexity {per_piece:.3f} per piece", err=True)

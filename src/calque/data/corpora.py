@@ -16,12 +16,13 @@ from calque.data.audio_corpus import AUDIO_COLUMNS, AUDIO_LINES, AudioConfig
 from calque.data.image_manifests import ImagesConfig
 from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Digest, Invalid, file_line_lists, file_lines
+from calque.data.problems import LISTED, refuse
 from calque.data.sequence_files import LINE_BYTES as HISTORY_BYTES
 from calque.data.sequence_files import (
     SequenceCorpus,
     SequenceRecordsConfig,
     SequencesConfig,
-    refuse_repeated_users,
+    repeated_users,
 )
 from calque.data.tables import RECORD_BYTES, CsvConfig, TableCorpus, TsvConfig, Weight, csv_lines
 from calque.errors import DataError
@@ -237,16 +238,24 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
 
 
 def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | None = None) -> Iterator[Block]:
-    """The lines of a corpus in blocks, in bounded memory; files of different length are rejected at their end.
+    """The lines of a corpus in blocks, in bounded memory.
+
+    Files of different length, and users with several lines, are rejected at the end.
 
     Each file is read once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of
     words ends at the end of a sentence.
     """
     if isinstance(corpus, SequenceCorpus):
         users: dict[str, int] = {}
+        repeated, more = list[str](), 0
         for block in _line_blocks(corpus, limit=limit, digests=digests or {}):
-            refuse_repeated_users(block.files[0], corpus=corpus, first=block.first, seen=users)
+            for problem in repeated_users(block.files[0], corpus=corpus, first=block.first, seen=users):
+                if len(repeated) < LISTED:
+                    repeated.append(problem)
+                else:
+                    more += 1
             yield block
+        refuse(repeated, more=more)
         return
     if not isinstance(corpus, CsvConfig | WordCorpus):
         yield from _line_blocks(corpus, limit=limit, digests=digests or {})

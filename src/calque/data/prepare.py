@@ -49,6 +49,7 @@ Progress = Callable[[str, int, int], None]
 KIND = "store"
 
 _REPORTED = 10  # problems
+_EMPTY = {"users": "with fewer than 2 items left to train on"}  # what is wrong with rows without content, by unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Prepared:
         """How many rows there are, and how many training rows are left out for which reason."""
         unusable = "unusable" if unit in ("images", "recordings") else "not UTF-8"
         tally = self.train_tally
-        reasons = {"empty": tally.empty, "too long": tally.long, unusable: tally.invalid}
+        reasons = {_EMPTY.get(unit, "empty"): tally.empty, "too long": tally.long, unusable: tally.invalid}
         listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
         return f"data: {len(self.train):,} {unit} to train on, {len(self.valid):,} to validate" + (
             f"; left out: {listed}" if listed else ""
@@ -212,7 +213,7 @@ def _fill(
         raise DataError("a corpus file changed while it was being read; prepare again")
     for role in ROLES:
         if not description[role]["spans"][-1][1]:
-            left_out = _left_out(Tally(**description[role]["tally"]), unusable=_unusable(preparation))
+            left_out = _left_out(Tally(**description[role]["tally"]), preparation)
             raise DataError(f"data.{role}: no rows are left; {left_out}")
     description["warnings"] = scan.warnings
     (folder / "store.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
@@ -336,15 +337,16 @@ def _why_no_rows(tally: Tally, *, data: DataConfig, preparation: Preparation) ->
     if not tally.lines:
         files = [str(path) for corpus in data.train for path in paths(corpus).values()]
         return f"data.train: {' and '.join(files)}: no lines"
-    if not tally.long and not tally.invalid:
+    if preparation.unit not in _EMPTY and not tally.long and not tally.invalid:
         return f"data.train: {tally.lines:,} lines, none of them with text in {' and '.join(preparation.reads)}"
     limit = data.line_limit(running=preparation.running)
     longest = f"; the longest line that is read has {limit:,} bytes" if tally.long else ""
-    return f"data.train: no rows are left; {_left_out(tally, unusable=_unusable(preparation))}{longest}"
+    return f"data.train: no rows are left; {_left_out(tally, preparation)}{longest}"
 
 
-def _left_out(tally: Tally, *, unusable: str = "not UTF-8") -> str:
-    return f"of {tally.lines:,} lines {tally.empty:,} empty, {tally.long:,} too long, {tally.invalid:,} {unusable}"
+def _left_out(tally: Tally, preparation: Preparation) -> str:
+    empty, unusable = _EMPTY.get(preparation.unit, "empty"), _unusable(preparation)
+    return f"of {tally.lines:,} lines {tally.empty:,} {empty}, {tally.long:,} too long, {tally.invalid:,} {unusable}"
 
 
 def _unusable(preparation: Preparation) -> str:

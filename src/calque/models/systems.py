@@ -41,7 +41,12 @@ def system_model(name: str, *, scale: float = 1.0) -> AnyModelConfig:
         raise ConfigError(f"unknown system {name!r}{meant} Available systems: {', '.join(SYSTEMS)}")
     if not 0 < scale <= 4:
         raise ConfigError(f"scale is {scale}: it must be above 0 and at most 4")
-    return scaled(SYSTEMS[name].model, scale=scale)
+    model = scaled(SYSTEMS[name].model, scale=scale)
+    if scale != 1 and model == SYSTEMS[name].model:
+        raise ConfigError(
+            f"scale {scale:g} has no effect on {name}, which has no widths, heads or layers; leave it out"
+        )
+    return model
 
 
 def scaled(model: AnyModelConfig, *, scale: float) -> AnyModelConfig:
@@ -85,7 +90,7 @@ def _scaled(values: dict[str, Any], *, scale: float) -> dict[str, Any]:
     }
     for key in _WIDTHS:
         if values.get(key) is not None and (
-            key != "alignment" or values["score"] == "additive"
+            key != "alignment" or values.get("score") == "additive"
         ):  # the only score with this setting
             changed[key] = max(8, 8 * round(values[key] * scale / 8))
     if values.get("spread") is not None:
