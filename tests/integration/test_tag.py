@@ -56,11 +56,6 @@ def test_a_conllu_file_with_another_name_is_recognised(runs, tmp_path, command: 
     expected = command("tag", runs["upos"], "--input", path)
     answer = command("tag", runs["upos"], "--input", other)
     assert answer.code == 0 and answer.out == "# a comment\n" + expected.out, answer.err
-    assert (
-        len(command("tag", runs["upos"], "--input", other, "--format", "text").out.splitlines())
-        != len(expected.out.splitlines())
-        or "\t" not in command("tag", runs["upos"], "--input", other, "--format", "text").out
-    )
     other.write_text("1 2 3 4 5 6 7 8 9 10\n")  # words separated by spaces
     assert len(command("tag", runs["upos"], "--input", other).out.split()) == 10
 

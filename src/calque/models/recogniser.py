@@ -22,7 +22,7 @@ from calque.layers.output import FullOutputConfig, wide
 from calque.layers.spec_augment import SpecAugmentConfig
 from calque.models.interfaces import Memory, MemoryShape
 from calque.models.luong import LuongConfig
-from calque.models.model import Context, DecoderConfig, EncoderConfig, Model, Sizes, build_decoder, build_encoder
+from calque.models.model import Context, DecoderConfig, DecoderModel, EncoderConfig, Sizes, build_decoder, build_encoder
 from calque.models.outputs import build_output
 from calque.models.recurrent import RecurrentEncoderConfig
 from calque.models.speech_inputs import NormaliseOver, SpeechInputs, SubsamplingConfig
@@ -112,11 +112,11 @@ class Losses(NamedTuple):
     attention: Tensor | None
 
 
-class Speller(Model):
+class Speller(DecoderModel):
     """The attention decoder of a recogniser: the part of an encoder-decoder that reads a memory."""
 
     def __init__(self, config: DecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
-        nn.Module.__init__(self)
+        super().__init__()
         self.decoder = build_decoder(config, vocabulary_size=vocabulary_size, memory=memory)
         self.output = build_output(FullOutputConfig(), vocabulary_size=vocabulary_size, width=self.decoder.width)
         self.baseline = None
@@ -124,9 +124,6 @@ class Speller(Model):
         self.copies = False
         if self.decoder.draws is not None:
             raise ConfigError("model.decoder: hard attention is for translation; choose soft attention")
-
-    def encode(self, source: Padded) -> Memory:
-        raise NotImplementedError("a speller reads the memory of a recogniser: use `attend`")
 
     def attend(self, memory: Memory) -> Context:
         """What the decoder computes once per recording."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from calque.layers.output import FullOutput, wide
 from calque.layers.shortlist import ListedOutput, OwnWords, WordLists
 from calque.models.language_model import LanguageModel
-from calque.models.model import Model
+from calque.models.model import DecoderModel, Model
 from calque.search.step import Best, Marks, Step, StepOutput
 from calque.tensors import Padded, Slots, with_slots
 from calque.text import BOS, EOS, PAD
@@ -18,7 +18,7 @@ from calque.text import BOS, EOS, PAD
 MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
 
 
-def decoding_step(model: Model, *, attention: bool = False) -> Step:
+def decoding_step(model: DecoderModel, *, attention: bool = False) -> Step:
     """The step function of a translation model, for search: reads one token and predicts the next one.
 
     It returns the log-probabilities of the next token, and attention weights if requested; without them, and unless the
