@@ -23,12 +23,16 @@ class Style(NamedTuple):
 
 # The palette of Okabe and Ito, for readers with any colour vision.
 GROUPS = {
+    "statistical": "#7f6000",
     "one vector for the source": "#d55e00",
     "recurrent with attention": "#0072b2",
     "convolutional": "#009e73",
     "Transformer": "#a8518a",
 }
 MAIN = {
+    "dictionary": Style("o", (0, (1, 1))),
+    "brown1993": Style("s", (0, (1, 1))),
+    "koehn2003": Style("D", (0, (1, 1))),
     "cho2014": Style("o"),
     "sutskever2014": Style("s", (0, (5, 2))),
     "bahdanau2015": Style("D"),
@@ -36,6 +40,7 @@ MAIN = {
     "gehring2017": Style("v"),
     "vaswani2017-base": Style("P"),
 }
+STATISTICAL = {"dictionary", "brown1993", "koehn2003"}
 WITHOUT_ATTENTION = {"cho2014", "sutskever2014", "sutskever2014-forward"}
 FAMILIES = {"recurrent": "recurrent with attention", "convolutional": "convolutional", "transformer": "Transformer"}
 OTHERS = "#595959"
@@ -71,6 +76,8 @@ def draw_figure(path: Path, results: Results, *, unit: str = "words") -> None:
 
 def group_of(name: str) -> str | None:
     """The entry's group in GROUPS."""
+    if name in STATISTICAL:
+        return "statistical"
     if name in WITHOUT_ATTENTION:
         return "one vector for the source"
     return next((FAMILIES[entry.family] for entry in ENTRIES if entry.name == name), None)

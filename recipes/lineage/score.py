@@ -7,14 +7,14 @@ at once, and when their sentences are translated one by one.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from calque.config import read_toml
 from calque.data.fingerprint import digest
 from calque.devices import DeviceName
-from calque.engine import Translator, load_translator
+from calque.engine import load_translator
 from calque.evaluation.metrics import bleu
 from calque.training.journal import read_journal
 from recipes.lineage.lengths import JOINED, by_length, join_neighbours
@@ -24,6 +24,7 @@ from recipes.runner.scoring import count_parameters, scores
 from recipes.runner.variants import RESULT
 
 Row = tuple[str, str, str]  # a source, its reference, its translation
+Translate = Callable[[list[str]], Sequence[str]]
 
 
 class Pairs(NamedTuple):
@@ -36,25 +37,9 @@ class Pairs(NamedTuple):
 def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: DeviceName) -> dict[str, Any]:
     """The contents of result.json, except name and seed."""
     translator = load_translator(run, device=device)
-    scored = {size: _translated(translator, joined(test, size=size, languages=languages)) for size in (1, *JOINED)}
-    _, references, translations = zip(*scored[1], strict=True)
-    rows = [row for joined_rows in scored.values() for row in joined_rows]
-    lengths, at_once, apart = (
-        by_length(part, language=languages[0], score=lowercased_bleu)
-        for part in (rows, rows[len(scored[1]) :], translated_apart(scored, language=languages[1]))
-    )
     config, provenance = read_toml(run / "config.toml"), read_json(run / "run.json")
     return {
-        **scores(translations, references),
-        "lengths": {
-            name: {
-                "sentences": count,
-                "bleu_lowercased": value,
-                "joined": {"sentences": at_once[name][0], "at_once": at_once[name][1], "apart": apart[name][1]},
-            }
-            for name, (count, value) in lengths.items()
-        },
-        "longer": len(rows) - sum(count for count, _ in lengths.values()),
+        **scores_by_length(translator.translate, test, languages=languages),
         "parameters": count_parameters(translator),
         "steps": config["training"]["steps"],
         "learning_rate": config["training"]["optimiser"]["learning_rate"],
@@ -67,6 +52,29 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: Dev
         "calque": provenance["calque"],
         "torch": provenance["torch"],
         "device": provenance["machine"],
+    }
+
+
+def scores_by_length(translate: Translate, test: Pairs, *, languages: tuple[str, str]) -> dict[str, Any]:
+    """The scores of the test set, and those by source length, which include the test set's neighbours joined."""
+    scored = {size: _translated(translate, joined(test, size=size, languages=languages)) for size in (1, *JOINED)}
+    _, references, translations = zip(*scored[1], strict=True)
+    rows = [row for joined_rows in scored.values() for row in joined_rows]
+    lengths, at_once, apart = (
+        by_length(part, language=languages[0], score=lowercased_bleu)
+        for part in (rows, rows[len(scored[1]) :], translated_apart(scored, language=languages[1]))
+    )
+    return {
+        **scores(translations, references),
+        "lengths": {
+            name: {
+                "sentences": count,
+                "bleu_lowercased": value,
+                "joined": {"sentences": at_once[name][0], "at_once": at_once[name][1], "apart": apart[name][1]},
+            }
+            for name, (count, value) in lengths.items()
+        },
+        "longer": len(rows) - sum(count for count, _ in lengths.values()),
     }
 
 
@@ -95,8 +103,8 @@ def lowercased_bleu(translations: Sequence[str], references: Sequence[str]) -> f
     return bleu([line.lower() for line in translations], [line.lower() for line in references])
 
 
-def _translated(translator: Translator, pairs: Pairs) -> list[Row]:
-    translations = translator.translate(pairs.sources)
+def _translated(translate: Translate, pairs: Pairs) -> list[Row]:
+    translations = translate(pairs.sources)
     return list(zip(pairs.sources, pairs.references, translations, strict=True))
 
 

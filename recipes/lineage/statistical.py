@@ -52,8 +52,8 @@ def run(corpus: Path, out: Path, *, names: list[str]) -> None:
         entry, folder, output = ENTRIES[name], out / name, out / f"{name}.de"
         files = [f"--{option}={corpus / part}.gz" for option, part in FILES.items()]
         system = ["--system", entry.system, *entry.settings]
-        trained = _seconds("train", *system, *files, "--run", str(folder))
-        translated = _seconds("translate", str(folder), "--input", str(test["en"]), "--output", str(output))
+        trained = seconds_of("train", *system, *files, "--run", str(folder))
+        translated = seconds_of("translate", str(folder), "--input", str(test["en"]), "--output", str(output))
         write_json(out / f"{name}.json", result(name, out, test["de"], trained=trained, translated=translated))
 
 
@@ -63,13 +63,11 @@ FILES = {"source": "train.en", "target": "train.de", "valid-source": "val.en", "
 def result(name: str, out: Path, reference: Path, *, trained: float, translated: float) -> dict[str, Any]:
     """The scores of an entry's translations, its size, and how long it took."""
     translations = read_lines(out / f"{name}.de")
-    log = (out / name / "log.txt").read_text(encoding="utf-8")
-    tables = re.search(r"model: ([\d,]+) values", log)
     size = sum(path.stat().st_size for path in (out / name / "model").rglob("*") if path.is_file())
     return {
         "name": name,
         **scores(translations, read_lines(reference)),
-        "values": int(tables[1].replace(",", "")) if tables else None,
+        "values": stored_values(out / name),
         "megabytes": size / 1e6,
         "train_seconds": trained,
         "translate_seconds": translated,
@@ -77,7 +75,15 @@ def result(name: str, out: Path, reference: Path, *, trained: float, translated:
     }
 
 
-def _seconds(*arguments: str) -> float:
+def stored_values(run: Path) -> int:
+    """The number of values in the tables of a statistical model, as its log says."""
+    found = re.search(r"model: ([\d,]+) values", (run / "log.txt").read_text(encoding="utf-8"))
+    if not found:
+        raise ValueError(f"{run / 'log.txt'} does not say how many values the model has")
+    return int(found[1].replace(",", ""))
+
+
+def seconds_of(*arguments: str) -> float:
     """The processor seconds that a command of Calque takes."""
     process = subprocess.Popen([sys.executable, "-m", "calque", *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"})
     _, status, usage = os.wait4(process.pid, 0)

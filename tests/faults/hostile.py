@@ -38,8 +38,30 @@ FILES = (
     "packed.gz",
     "config.toml",
     "deep.toml",
+    "users.txt",
+    "audio/manifest.jsonl",
+    "audio/0.wav",
+    "images/manifest.jsonl",
+    "images/0.png",
+    "model.arpa",
 )
-RUNS = ("translation", "subwords", "language", "tagger", "translation/model", "missing", "empty-folder", "source")
+RUNS = (
+    "translation",
+    "subwords",
+    "language",
+    "tagger",
+    "embedding",
+    "recommendation",
+    "recognition",
+    "captioning",
+    "ngrams",
+    "hidden-markov",
+    "phrases",
+    "translation/model",
+    "missing",
+    "empty-folder",
+    "source",
+)
 PLACES = ("new", "source", "empty-folder", "missing/new", "/dev/null", "/dev/full", "/", ".", "link", "\udcff/new")
 WORDS = {
     "device": ("auto", "cpu", "cuda", "tpu"),
@@ -47,7 +69,7 @@ WORDS = {
     "format": ("text", "tsv", "jsonl", "conllu", "columns", "xml"),
     "invalid": ("fail", "skip", "replace", "drop"),
     "long": ("cut", "split", "fold"),
-    "system": ("tiny", "small", "sutskever2014", "bert"),
+    "system": ("tiny", "small", "sutskever2014", "kneser-ney", "brants2000", "koehn2003", "kang2018", "xu2015", "bert"),
     "columns": ("form,pos,chunk", "form", "form,form", ",", "1,2"),
     "label": ("pos", "chunk", "none"),
     "from": ("zh", "en", "xx"),
@@ -85,6 +107,49 @@ SOUND = [
         f"train --conll words.txt --columns form,pos,chunk {_SMALL}",
         "train --resume translation",
         "train --config config.toml",
+        "train --text text --system kneser-ney text.kind=tokens --run new",
+        "train --conll words.txt --columns form,pos,chunk --system brants2000 --run new",
+        "train --source source --target target --system dictionary --run new",
+        f"train --source source --target target --system sentences {_SMALL}",
+        f"train --sequences users.txt {_SMALL}",
+        f"train --audio audio/manifest.jsonl {_SMALL}",
+        f"train --images images/manifest.jsonl {_SMALL}",
+        "translate phrases --nbest 2 --format jsonl",
+        "generate ngrams --prompt a --maximum 9",
+        "tag hidden-markov --format columns --input words.txt",
+        "recommend recommendation --input users.txt --top 3",
+        "recommend recommendation --json --exclude-seen",
+        "transcribe recognition audio/0.wav audio/1.wav --format tsv",
+        "transcribe recognition audio/0.wav --timestamps --beam 3",
+        "caption captioning images/0.png images/1.png --beam 2",
+        "caption captioning images/0.png --json --attention new",
+        "embed embedding --input source --output new.npy",
+        "embed translation --pooling mean --normalise --jsonl",
+        "embed embedding --input text --nearest target --top 2",
+        "ngram export ngrams --output new.arpa",
+        "ngram import model.arpa new",
+        "evaluate ngrams --text text",
+        "evaluate hidden-markov --conll words.txt --columns form,pos,chunk",
+        "evaluate phrases --source source --reference target",
+        "evaluate recommendation --sequences users.txt",
+        "evaluate recognition --audio audio/manifest.jsonl --beam 2",
+        "evaluate captioning --images images/manifest.jsonl",
+        "evaluate embedding --source source --target target",
+        "inspect translation --limit 2 --source source --format json",
+        "inspect language a --output new.html",
+        "inspect phrases a --format json",
+        "inspect recommendation --source users.txt --limit 2",
+        "inspect captioning --image images/0.png",
+        "inspect embedding a b --output new.json",
+        "inspect hidden-markov a --format text",
+        "compare translation subwords --source source --reference target --bootstrap 20 --randomisation 20",
+        "compare source target --reference target --metric chrf --bootstrap 20 --randomisation 20",
+        "compare language ngrams --text text",
+        "compare hidden-markov first=hidden-markov --conll words.txt --columns form,pos,chunk",
+        "data check --sequences users.txt",
+        "data check --audio audio/manifest.jsonl",
+        "data check --images images/manifest.jsonl",
+        "data scenes --out new --pairs 50 --pixels 16",
         "average translation --output new",
         "runs .",
         "systems",
@@ -117,7 +182,7 @@ def _commands() -> dict[tuple[str, ...], list[Any]]:
 
 
 COMMANDS = _commands()
-TAKES_SETTINGS = ("translate", "generate", "evaluate", "train", "init", "data")
+TAKES_SETTINGS = ("translate", "generate", "transcribe", "caption", "evaluate", "inspect", "train", "init", "data")
 SEARCH = list(flat(to_values(SearchConfig())))
 KEYS = sorted(set(_paths(Experiment)))
 _CORPUS = {"train": [{"kind": "files", "source": "source", "target": "target"}]}
@@ -128,7 +193,7 @@ EXPERIMENT = [(key, value) for key, value in flat(to_values(_WHOLE)) if not key.
 def command_line(generator: random.Random) -> CommandLine:
     """A sound command line after up to three changes, most of them plausible."""
     arguments = list(generator.choice(SOUND))
-    names = tuple(arguments[: 2 if arguments[0] == "data" else 1])
+    names = tuple(arguments[: 2 if arguments[0] in ("data", "ngram") else 1])
     for _ in range(generator.choice((0, 1, 1, 1, 1, 2, 3))):
         draw, place = generator.random(), generator.randint(len(names), len(arguments))
         if draw < 0.3 and COMMANDS[names]:

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from recipes.digits.tones import write_tones
+from recipes.recommendation.generate import write_sequences
 
-from calque.config import read_toml
+from calque.config import read_toml, to_values
 from calque.experiment import train
-from tests.conftest import toy_corpus, toy_values, without_plots
+from calque.models.systems import system_model
+from tests.captioned import write_images
+from tests.conftest import Values, toy_corpus, toy_values, without_plots
 from tests.faults.conftest import Tally
 from tests.faults.hostile import RESEALED, SOUND, UNSEALED, CommandLine, command_line
 from tests.faults.runs import Ended, Warm
@@ -25,8 +29,36 @@ MEMORY = 6 << 30
 MUCH = ("minimum", "minimum_ratio", "samples", "beam")
 PATIENCE = 30.0  # seconds: some lines ask for training or for texts without an end
 WARNING = re.compile(r"\.py:\d+: \w*Warning")
-USE = {"translation": ["translate"], "subwords": ["translate"], "language": ["generate"], "tagger": ["tag"]}
-TAGGED = ["--format", "columns", "--input", "words.txt"]
+USE = {
+    "translation": ["translate", "MODEL"],
+    "subwords": ["translate", "MODEL"],
+    "phrases": ["translate", "MODEL"],
+    "language": ["generate", "MODEL"],
+    "ngrams": ["generate", "MODEL"],
+    "tagger": ["tag", "MODEL", "--format", "columns", "--input", "words.txt"],
+    "hidden-markov": ["tag", "MODEL", "--format", "columns", "--input", "words.txt"],
+    "embedding": ["embed", "MODEL", "--jsonl"],
+    "recommendation": ["recommend", "MODEL", "--input", "users.txt"],
+    "recognition": ["transcribe", "MODEL", "audio/0.wav"],
+    "captioning": ["caption", "MODEL", "images/0.png"],
+}
+"""How a model of each run is used."""
+ARPA = """\\data\\
+ngram 1=4
+ngram 2=2
+
+\\1-grams:
+-99\t<s>\t-0.3
+-0.5\t</s>
+-0.4\ta\t-0.2
+-0.7\tb
+
+\\2-grams:
+-0.2\t<s> a
+-0.3\ta </s>
+
+\\end\\
+"""
 
 
 @pytest.fixture(scope="session")
@@ -35,17 +67,40 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stage")
     corpus = toy_corpus(tmp_path_factory.mktemp("corpus"), pairs=60)
     subjects = {"language": "language model of lines", "tagger": "tagging"}
+    subjects |= {name: name for name in ("embedding", "recommendation", "recognition", "captioning")}
     subwords = ("text.kind=sentencepiece", "text.vocabulary_size=280")
+    pairs = {"train": [{"kind": "files", **{side: str(path) for side, path in corpus.items()}}]}
+    (folder / "words.txt").write_text("the D B-NP\ndog N I-NP\n\na D B-NP\ncat N I-NP\nsees V O\n" * 20)
+    text = "".join(corpus["source"].read_text().splitlines(keepends=True)[:20])
+    (folder / "text").write_text(text)
+    columns = {"kind": "columns", "path": str(folder / "words.txt"), "columns": ["form", "pos", "chunk"]}
+    estimated: dict[str, Values] = {
+        "ngrams": {
+            "task": {"kind": "language-modelling"},
+            "data": {"train": [{"kind": "text", "path": str(folder / "text")}], "validation": {"minimum": 2}},
+            "text": {"kind": "tokens"},
+            "model": {"network": {"kind": "ngram", "order": 2}},
+        },
+        "hidden-markov": {
+            "task": {"kind": "tagging", "labels": "pos"},
+            "model": {"kind": "hidden-markov"},
+            "data": {"train": [columns]},
+        },
+        "phrases": {"model": to_values(system_model("dictionary")), "data": pairs},
+    }
     with without_plots():
         train(toy_values(corpus, "luong"), run=folder / "translation", quiet=True)
         train(toy_values(corpus, "transformer", *subwords), run=folder / "subwords", quiet=True)
         for name, subject in subjects.items():
             train(SUBJECTS[subject].values(tmp_path_factory.mktemp(name)), run=folder / name, quiet=True)
+        for name, values in estimated.items():
+            train(values, run=folder / name, quiet=True)
     for name, path in corpus.items():
         shutil.copyfile(path, folder / name)
-    text = "".join(corpus["source"].read_text().splitlines(keepends=True)[:20])
-    (folder / "text").write_text(text)
-    (folder / "words.txt").write_text("the D B-NP\ndog N I-NP\n\na D B-NP\ncat N I-NP\nsees V O\n" * 20)
+    write_sequences(folder / "users.txt", users=12)
+    write_tones(folder / "audio", recordings=3)
+    write_images(folder / "images", images=3)
+    (folder / "model.arpa").write_text(ARPA)
     (folder / "terms.tsv").write_text("a\tb\nc\td\n")
     (folder / "empty").write_bytes(b"")
     (folder / "binary").write_bytes(random.Random(0).randbytes(2000))
@@ -135,7 +190,7 @@ def damage_folder(generator: random.Random, *, warm: Warm, stage: Path, folder: 
     ways[way](model, generator)
     try:
         is_same = ways is UNSEALED and os.access(model, os.R_OK) and contents(model) == before
-        command = [*USE[name], str(model), *(TAGGED if name == "tagger" else [])]
+        command = [str(model) if part == "MODEL" else part for part in USE[name]]
         ended = warm(*command, cwd=str(folder), input=str(folder / "text"), memory=MEMORY, patience=PATIENCE)
         takes_long = ended.was_killed and asks_for_much(model / "config.toml")
     finally:
@@ -158,10 +213,16 @@ def test_no_damaged_model_folder_ends_in_a_traceback(
     tally("damaged model folders", "all", tried=count, wrong=[problem for problem in ended if problem])
 
 
-def test_the_lines_are_sound_before_they_are_spoilt(warm: Warm, stage: Path, tmp_path: Path) -> None:
-    """Otherwise the fuzzer would try little but the first checks; a sample of those that are quick."""
-    for name in ("translate", "generate", "tag", "align", "score", "evaluate", "average", "runs"):
-        arguments = next(line for line in SOUND if line[0] == name)
-        folder = Path(shutil.copytree(stage, tmp_path / name, symlinks=True))
+@pytest.mark.parametrize("share", [0.2, pytest.param(1.0, marks=pytest.mark.full)])
+def test_the_lines_are_sound_before_they_are_spoilt(
+    share: float, seed: int, warm: Warm, stage: Path, tmp_path: Path
+) -> None:
+    """Otherwise the fuzzer would try little but the first checks."""
+    lines = [line for line in SOUND if line[0] not in ("quickstart", "doctor", "runs") and "config.toml" not in line]
+    failed = []
+    for arguments in random.Random(seed).sample(lines, round(share * len(lines))):
+        folder = Path(shutil.copytree(stage, tmp_path / "here", symlinks=True))
         ended = warm(*arguments, cwd=str(folder), input=str(folder / "text"), memory=MEMORY)
-        assert ended.code == 0, ended
+        failed += [f"{' '.join(arguments)}: {ended.err}"] if ended.code else []
+        shutil.rmtree(folder)
+    assert not failed, "\n".join(failed)

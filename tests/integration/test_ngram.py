@@ -263,7 +263,7 @@ def test_mistakes(runs: dict[str, Path], translators: dict[str, Path], tmp_path:
         (["train", *corpora, "training.label_smoothing=0.2"], "label_smoothing: an n-gram model is not trained"),
         (["embed", runs["lines"], "--input", text], "an n-gram model has no vectors"),
         (["train", *corpora, "model.network.prune=[2,1]"], "thresholds at least as high"),
-        (["train", *corpora, "model.output.kind=sampled"], "is not used with network.kind = 'ngram'"),
+        (["train", *corpora, "model.output.kind=sampled"], "has no effect with network.kind = 'ngram'"),
     ):
         answer = command(*arguments)
         assert answer.code == 2 and message in answer.err, (arguments, answer)

@@ -16,13 +16,13 @@ from calque.layers.output import OutputLayer, wide
 
 
 class AdaptiveOutputConfig(Config):
-    """A softmax over frequency clusters (Grave et al. 2017); training.label_smoothing must be 0."""
+    """A softmax over clusters of words of similar frequency (Grave et al. 2017); needs training.label_smoothing = 0."""
 
     kind: Literal["adaptive"] = "adaptive"
     cutoffs: Annotated[tuple[int, ...], Field(max_length=8)] = ()
-    """Frequency ranks at which clusters of rarer words begin; empty: after a tenth and after half of the vocabulary."""
+    """Frequency ranks at which the clusters of rarer words begin; by default, a tenth and half of the vocabulary."""
     shrink: float = Field(default=4.0, ge=1, le=100)
-    """Factor by which each cluster is narrower than the previous one."""
+    """Each cluster's vectors are this many times narrower than those of the previous one."""
 
     @field_validator("cutoffs")
     @classmethod
@@ -49,8 +49,8 @@ class AdaptiveOutput(OutputLayer):
             )
         if width // config.shrink ** len(cutoffs) < 1:
             raise ValueError(
-                f"a width of {width} cannot shrink {len(cutoffs)} times by {config.shrink:g}; "
-                "set fewer cutoffs or a smaller shrink"
+                f"width {width} is too small for {len(cutoffs)} clusters, each narrower by a factor of "
+                f"{config.shrink:g}; set fewer cutoffs or a smaller shrink"
             )
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(width, vocabulary_size, cutoffs, div_value=config.shrink)
         self.ranks = nn.Parameter(torch.arange(vocabulary_size), requires_grad=False)  # [V], the rank of each word
@@ -62,7 +62,7 @@ class AdaptiveOutput(OutputLayer):
 
     def fault(self) -> str | None:
         is_permutation = torch.equal(self.ranks.sort().values, torch.arange(len(self.ranks), device=self.ranks.device))
-        return None if is_permutation else "ranks are not a permutation"
+        return None if is_permutation else "ranks is not a permutation of the ranks of all words"
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         head, frequent = _log_softmax(self.softmax.head, hidden), self.softmax.shortlist_size
@@ -78,7 +78,7 @@ class AdaptiveOutput(OutputLayer):
         A cluster's softmax is computed only at positions whose target is in the cluster. The result equals that of
         AdaptiveLogSoftmaxWithLoss.forward, which neither supports mixed precision nor normalises in float32.
         """
-        assert smoothing == 0, "smoothing needs the probabilities of all words"
+        assert smoothing == 0, "label smoothing needs the probabilities of all words"
         is_ignored = targets == ignored
         ranks = self.ranks[targets.masked_fill(is_ignored, 0)].masked_fill(is_ignored, 0)  # rank 0 is the cheapest
         head, frequent = _log_softmax(self.softmax.head, hidden), self.softmax.shortlist_size
@@ -95,7 +95,7 @@ class AdaptiveOutput(OutputLayer):
 
 
 def default_cutoffs(vocabulary_size: int) -> tuple[int, ...]:
-    """The default cutoffs, as ranks: the most frequent tenth of the vocabulary, and the most frequent half.
+    """The default cutoffs: the ranks that end the most frequent tenth and the most frequent half of the vocabulary.
 
     By Zipf's law, the first tenth covers about four fifths of a text.
     """

@@ -1,4 +1,4 @@
-"""The version of the arithmetic of a training step, so that a resumed run computes as it did when it was started.
+"""Versions of the arithmetic of training steps. A resumed run keeps the version that it was started with.
 
 | version | |
 |---|---|
@@ -21,13 +21,13 @@ _version: ContextVar[Arithmetic] = ContextVar("arithmetic", default=LATEST)
 
 
 def arithmetic() -> Arithmetic:
-    """The version in use: the latest, except within `use_arithmetic`."""
+    """The arithmetic version in use: the latest, except within `use_arithmetic`."""
     return _version.get()
 
 
 @contextmanager
 def use_arithmetic(version: Arithmetic) -> Iterator[None]:
-    """A context in which layers compute with this version."""
+    """A context in which layers compute with this arithmetic version."""
     token = _version.set(version)
     try:
         yield

@@ -76,7 +76,7 @@ class AdditiveAttentionConfig(AttentionConfig):
 
 
 class AttentionContext(NamedTuple):
-    """What queries attend to: keys, values and mask of the encoded source; rows are sentences."""
+    """The keys, values and mask of the encoded source, which queries attend to; one row per sentence."""
 
     keys: Tensor  # [B,S,A]
     values: Tensor  # [B,S,M]
@@ -84,12 +84,12 @@ class AttentionContext(NamedTuple):
     slots: Slots | None = None
 
     def fold(self, rows: Tensor) -> Tensor:
-        """[N,T,X] as [B,K·T,X], see `tensors.fold`."""
+        """The rows [N,T,X], reshaped to [B,K·T,X] (see `tensors.fold`)."""
         return fold(rows, sentences=self.mask.shape[0], slots=self.slots)
 
 
 class AttentionState(NamedTuple):
-    """What attention carries from one target token to the next; one row per hypothesis."""
+    """The state that attention carries from one target token to the next; one row per hypothesis."""
 
     position: Tensor | None  # [N], number of tokens read, for local-m
     coverage: Tensor | None  # [N,S], the sum of all weights so far
@@ -107,7 +107,10 @@ class Attended(NamedTuple):
 
 
 class Attention(AttentionLayer):
-    """cₜ = Σₛ aₜₛ h̄ₛ, where a is the softmax of the scores (Luong 2015, eq. 7); local, hard or gated if configured."""
+    """cₜ = Σₛ aₜₛ h̄ₛ, where a is the softmax of the scores (Luong 2015, eq. 7).
+
+    Depending on the config, attention is global or local, soft or hard, and gated or not.
+    """
 
     def __init__(self, config: AttentionConfig, *, query_width: int, memory_width: int) -> None:
         super().__init__()
@@ -191,7 +194,7 @@ class Attention(AttentionLayer):
     def _reach(
         self, scores: Tensor, queries: Tensor, state: AttentionState, context: AttentionContext, *, size: int
     ) -> Tensor:
-        """[B,Q,S] attention weights of T = `size` queries per row, zero outside the window of local attention."""
+        """The attention weights [B,Q,S] of T = `size` queries per row; zero outside the window of local attention."""
         mask = context.mask[:, None]
         positions = torch.arange(scores.shape[-1], device=scores.device)
         match self.config.reach:
@@ -255,7 +258,7 @@ class PositionPredictor(nn.Module):
 
 
 def wide(kind: torch.dtype) -> torch.dtype:
-    """A data type precise enough for positions: at least float32."""
+    """The data type to compute positions in: `kind`, but at least float32."""
     return torch.promote_types(kind, torch.float32)
 
 
@@ -265,10 +268,10 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def draw(shares: Tensor) -> Tensor:
-    """[...], a position sampled from each row of probabilities [...,S].
+    """Positions [...], one sampled from each row of probabilities [...,S].
 
-    It is the position with the shortest of independent exponential waiting times at these rates; `torch.multinomial`
-    would force a host-device synchronisation.
+    Each position gets an exponential waiting time whose rate is its probability, and the shortest one wins.
+    `torch.multinomial` would force a host-device synchronisation.
     """
     return (shares / torch.empty_like(shares).exponential_()).argmax(dim=-1)
 

@@ -12,7 +12,7 @@ ScoreName = Literal["dot", "scaled_dot", "general", "concat", "additive", "locat
 
 
 class Score(nn.Module):
-    """A score function of attention: compares queries with keys; the keys are computed once per sentence.
+    """A score function of attention, which compares queries with keys. The keys are computed once per sentence.
 
     With coverage, the score of a source position also depends on the attention c that it has received so far: w·c is
     added to the score or, in the additive score, inside the tanh (See 2017, eq. 11).
@@ -28,13 +28,13 @@ class Score(nn.Module):
         """The keys [B,S,A] of the encoder's outputs `memory` [B,S,M]."""
         raise NotImplementedError
 
-    def fit(self, queries: Tensor, keys: Tensor) -> Tensor:
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         """The scores [B,Q,S] of queries [B,Q,D] against keys [B,S,A], without coverage."""
         raise NotImplementedError
 
     def forward(self, queries: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
         """The scores [B,Q,S] of queries [B,Q,D] against keys [B,S,A], given `coverage` [B,Q,S] if it is used."""
-        scores = self.fit(queries, keys)
+        scores = self.compare(queries, keys)
         return scores if self.coverage is None or coverage is None else scores + self.coverage * coverage
 
 
@@ -48,7 +48,7 @@ class DotScore(Score):
     def keys(self, memory: Tensor) -> Tensor:
         return memory
 
-    def fit(self, queries: Tensor, keys: Tensor) -> Tensor:
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return self.scale * queries @ keys.transpose(1, 2) if self.scale != 1.0 else queries @ keys.transpose(1, 2)
 
 
@@ -99,7 +99,7 @@ class LocationScore(Score):
         positions = torch.arange(memory.shape[1], device=memory.device).clamp(max=self.weight.shape[0] - 1)
         return self.weight[positions].expand(memory.shape[0], -1, -1)
 
-    def fit(self, queries: Tensor, keys: Tensor) -> Tensor:
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return queries @ keys.transpose(1, 2)
 
 

@@ -1,4 +1,4 @@
-"""The most likely words as Triton kernels, see `best_words`. Letters: N rows, V vocabulary, C best words."""
+"""The most likely words as Triton kernels (see `best_words`). Letters: N rows, V vocabulary, C best words."""
 
 import torch
 import triton
@@ -10,10 +10,10 @@ GROUP = 64  # neighbouring words, of which it keeps the largest logit
 
 
 def best_words(logits: Tensor, *, count: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
-    """`best_words.best_words` as two kernels: one reads all logits once, the other the groups that have the best words.
+    """`best_words.best_words` as two kernels: one reads all logits once, the other only the groups with the best words.
 
-    The first keeps the largest of every 64 neighbouring logits; the second takes the best of these `count` times, and
-    after each time replaces it by the next best of its group.
+    The first kernel keeps the largest of every 64 neighbouring logits. The second takes the largest of these `count`
+    times, each time replacing it by the next largest logit of its group.
     """
     rows, vocabulary = logits.shape
     programs, groups = triton.cdiv(vocabulary, WORDS), triton.cdiv(vocabulary, GROUP)

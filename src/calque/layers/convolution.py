@@ -34,12 +34,12 @@ class NormalisedLinear(nn.Module):
         return F.linear(inputs, self.weight(), self.bias)
 
     def weight(self) -> Tensor:
-        """W [O,I]."""
+        """The normalised weight W [O,I]."""
         return self.kept(self.direction, magnitude=self.magnitude)
 
 
 class GatedConvolution(StateLayer):
-    """A ⊗ σ(B) where [A; B] = W [xᵢ; …; xᵢ₊ₖ₋₁] + b, W normalised (Gehring 2017, §3.2; Dauphin 2017, eq. 1).
+    """A ⊗ σ(B) where [A; B] = W [xᵢ; …; xᵢ₊ₖ₋₁] + b with W normalised (Gehring 2017, §3.2; Dauphin 2017, eq. 1).
 
     Initialised to v ~ N(0, √(4p/n)), n = k·D, b = 0, so that the gate preserves the variance of small inputs (§3.5).
     """
@@ -67,19 +67,19 @@ class GatedConvolution(StateLayer):
         return F.glu(F.conv1d(window.transpose(1, 2), weight, self.bias), dim=1).transpose(1, 2)
 
     def weight(self) -> Tensor:
-        """W [2D,k·D], for `windows`."""
+        """The normalised weight W [2D,k·D], which multiplies `windows`."""
         return self.kept(self.direction, magnitude=self.magnitude)
 
 
 def keep_normalised(model: nn.Module) -> None:
-    """Makes the layers of a model that is only used for decoding normalise their weights once."""
+    """Makes the layers of a model normalise their weights once, not at every call; for models that only decode."""
     for module in model.modules():
         if isinstance(module, NormalisedLinear | GatedConvolution):
             module.kept.enabled = True
 
 
 def windows(values: Tensor, *, kernel: int) -> Tensor:
-    """[N,T,k·D], k consecutive vectors of values [N,T+k−1,D], for each of the T positions at which k of them begin."""
+    """The windows [N,T,k·D] of k consecutive vectors of `values` [N,T+k−1,D], one for each start position."""
     size = values.shape[1] - kernel + 1
     if size == 1:
         return values.flatten(1)[:, None]
@@ -93,7 +93,7 @@ def normalised(direction: Tensor, *, magnitude: Tensor) -> Tensor:
 
 
 def _normalised_rows(direction: Tensor, *, magnitude: Tensor) -> Tensor:
-    """`normalised` for directions [O,D,k], as the weights [O,k·D] of `windows`."""
+    """`normalised` for directions [O,D,k], reshaped to the weights [O,k·D] that multiply `windows`."""
     return normalised(direction, magnitude=magnitude).transpose(1, 2).flatten(1)
 
 

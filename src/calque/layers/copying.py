@@ -31,7 +31,7 @@ def mixture(log_probs: Tensor, *, gate: Tensor, attention: Tensor, tokens: Tenso
 
     p = σ(gate) is the probability of generating. Arguments: log_probs [N,T,V] of generation, gate [N,T], attention
     [N,T,S], which is normalised to sum to 1, and source tokens [B,S]. The out-of-vocabulary words of a source sentence
-    (at most S) have the ids from V on; ids that no word has get −∞.
+    (at most S) have the ids from V on; unused ids get −∞.
     """
     vocabulary, floor = log_probs.shape[-1], _floor(log_probs)
     gate, attention = gate.to(log_probs.dtype), attention.to(log_probs.dtype)

@@ -15,7 +15,7 @@ from calque.tensors import length_mask
 
 
 class Allowed(NamedTuple):
-    """Which labels may follow each other, and which may begin and end a sentence; all boolean."""
+    """Boolean tensors that say which labels may follow each other, and which may begin or end a sentence."""
 
     transitions: Tensor  # [Y,Y], from the label of the row to the label of the column
     start: Tensor  # [Y]
@@ -35,7 +35,7 @@ class LinearChainCRF(nn.Module):
         score(x, y) = start[y₁] + Σₜ scores[t, yₜ] + Σₜ transitions[yₜ₋₁, yₜ] + end[y_T]
 
     where a network computes `scores` from the sentence (Lample et al. 2016, §2.2). Scores and labels after a sentence's
-    last word are ignored; a sentence without words has a single label sequence, with score 0. Transitions are
+    last word are ignored; a sentence without words has only the empty label sequence, with score 0. Transitions are
     initialised to 0, so that the labels of a sentence are independent of each other at first.
     """
 

@@ -23,8 +23,9 @@ _IMPOSSIBLE = -1e30  # instead of −∞, whose differences are not numbers
 def ctc_losses(log_probs: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor) -> Tensor:
     """−log P(tokens) [B], given log-probabilities [B,S,V] and tokens [B,U]; lengths are on the CPU.
 
-    A text that does not fit its positions has loss 0 and no gradient, as PyTorch's `zero_infinity`. PyTorch's own loss
-    is used, except on a GPU if torch is set to use deterministic algorithms, as its gradient there is not.
+    A text with too many tokens for its positions has loss 0 and no gradient, as with PyTorch's `zero_infinity`.
+    PyTorch's own loss is used, except on a GPU if torch is set to use deterministic algorithms: there, the gradient of
+    PyTorch's loss is not deterministic.
     """
     if log_probs.device.type != "cpu" and torch.are_deterministic_algorithms_enabled():
         return deterministic_ctc_losses(log_probs, tokens, lengths, token_lengths)
@@ -41,13 +42,13 @@ def ctc_losses(log_probs: Tensor, tokens: Tensor, lengths: Tensor, token_lengths
 
 
 def deterministic_ctc_losses(log_probs: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor) -> Tensor:
-    """`ctc_losses` with the same result, bit by bit, in every call: nothing is added in an order left to chance."""
+    """`ctc_losses` with bit-identical results in every call: the order of all additions is fixed."""
     losses: Tensor = _ForwardBackward.apply(log_probs, tokens, lengths, token_lengths)  # type: ignore[no-untyped-call]
     return losses
 
 
 class States(NamedTuple):
-    """The states of texts with blanks: their labels, and which may be entered from the state before the last."""
+    """The states of texts with blanks: their labels, and which of them can be entered by skipping the state before."""
 
     labels: Tensor  # [B,Z]
     skips: Tensor  # [B,Z], true for a token that differs from the token before it
@@ -56,7 +57,7 @@ class States(NamedTuple):
 
 
 def states_of(tokens: Tensor, token_lengths: Tensor) -> States:
-    """The states of texts [B,U] with their lengths on the same device."""
+    """The states of texts [B,U], given their lengths [B] on the same device."""
     rows, width = tokens.shape
     labels = tokens.new_full((rows, 2 * width + 1), BLANK)
     labels[:, 1::2] = tokens
@@ -67,7 +68,7 @@ def states_of(tokens: Tensor, token_lengths: Tensor) -> States:
 
 
 class _ForwardBackward(torch.autograd.Function):
-    """The loss by the forward variables α, and its gradient −Σ α β / P over the states with a label."""
+    """The loss, from the forward variables α, and its gradient: −Σ α β / P over all states with the same label."""
 
     @staticmethod
     def forward(context: Any, log_probs: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor) -> Tensor:
@@ -99,7 +100,7 @@ class _ForwardBackward(torch.autograd.Function):
 
 
 def _shift(values: Tensor, by: int) -> Tensor:
-    """[B,Z] moved by one or two states to the right (or, if negative, to the left)."""
+    """The values [B,Z], shifted by one or two states to the right or, if `by` is negative, to the left."""
     if by > 0:
         return F.pad(values, (by, 0), value=_IMPOSSIBLE)[:, : values.shape[1]]
     return F.pad(values, (0, -by), value=_IMPOSSIBLE)[:, -by:]
@@ -111,7 +112,7 @@ def _sum3(first: Tensor, second: Tensor, third: Tensor) -> Tensor:
 
 
 def _forward(emitted: Tensor, states: States) -> Tensor:
-    """α [B,S,Z]: the log-probability of all paths up to a position that end in a state."""
+    """α [B,S,Z]: the log of the summed probabilities of all paths up to a position that end in a state."""
     alpha = torch.full_like(emitted[:, 0], _IMPOSSIBLE)
     alpha[:, :2] = emitted[:, 0, :2]
     alphas = [alpha]
@@ -123,7 +124,7 @@ def _forward(emitted: Tensor, states: States) -> Tensor:
 
 
 def _backward(emitted: Tensor, states: States, lengths: Tensor) -> Tensor:
-    """β [B,S,Z]: the log-probability of all ways on from a state, after its own position, to the end of the text."""
+    """β [B,S,Z]: the log of the summed probabilities of all paths from a state, after its position, to the end."""
     places = torch.arange(emitted.shape[2], device=emitted.device)[None]
     is_end = (places == states.last[:, None] - 1) | ((places == states.last[:, None] - 2) & (states.last[:, None] > 1))
     ending = torch.zeros_like(emitted[:, 0]).masked_fill(~is_end, _IMPOSSIBLE)
@@ -140,9 +141,9 @@ def _backward(emitted: Tensor, states: States, lengths: Tensor) -> Tensor:
 
 
 def force_align(log_probs: Tensor, tokens: list[int]) -> list[tuple[int, int]] | None:
-    """The positions (first, after the last) of each token on the best path of a text; None if it does not fit.
+    """The span of positions (first, last + 1) of each token on the best path; None if there are too many tokens.
 
-    The log-probabilities [S,V] are of one recording.
+    `log_probs` [S,V] are the log-probabilities of a single recording.
     """
     size = log_probs.shape[0]
     if not tokens:

@@ -10,11 +10,11 @@ STEPS = 1 << 16  # of 16-bit probabilities
 
 
 def dropout(values: Tensor, probability: float, training: bool = True) -> Tensor:
-    """`values`; in training, each of them 0 with the given probability, and otherwise scaled to keep its expectation.
+    """The values; in training, each is zeroed with this probability, and otherwise scaled to keep its expectation.
 
     On a CPU, the mask comes from 16-bit random numbers: torch draws one 64-bit number per value, which takes seven
-    times as long. The probability is rounded to a multiple of 1/65536, and the scale is that of the rounded one.
-    Arithmetic of version 1, other devices and compiled graphs use torch's own dropout.
+    times as long. The probability is rounded to a multiple of 1/65536, and the scale is computed from the rounded
+    value. Arithmetic of version 1, other devices and compiled graphs use torch's own dropout.
     """
     if not training or not probability:
         return values
@@ -40,7 +40,7 @@ class Dropout(nn.Module):
 
 
 def quantised(probability: float) -> int:
-    """A probability in units of 1/65536, below 1."""
+    """A probability as an integer in units of 1/65536, at most 65535."""
     return min(round(probability * STEPS), STEPS - 1)
 
 

@@ -1,6 +1,6 @@
-"""Token ids to vectors; ids outside the vocabulary (words that can only be copied) are read as the unknown piece.
+"""Maps token ids to vectors. Ids outside the vocabulary (words that can only be copied) are read as the unknown piece.
 
-No other module makes this replacement.
+No other module replaces ids.
 """
 
 from torch import Tensor
@@ -18,6 +18,6 @@ def embed(tokens: Tensor, weight: Tensor) -> Tensor:
 def known(tokens: Tensor, *, size: int) -> Tensor:
     """The token ids, with every id outside the vocabulary (`size` or above) replaced by the id of the unknown piece.
 
-    `where` with a number would copy it to the device, and the host would wait for the copy.
+    `torch.where` with a Python number would copy it to the device, and the host would wait for the copy.
     """
     return tokens.masked_fill(tokens >= size, UNKNOWN)

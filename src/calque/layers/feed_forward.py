@@ -28,17 +28,17 @@ class FeedForward(nn.Module):
 
 
 class GELUFeedForward(FeedForward):
-    """GELU(x W₁ + b₁) W₂ + b₂, GELU(x) = x·Φ(x), Φ the normal CDF (Hendrycks and Gimpel 2016, §2)."""
+    """GELU(x W₁ + b₁) W₂ + b₂, where GELU(x) = x·Φ(x) and Φ is the normal CDF (Hendrycks and Gimpel 2016, §2)."""
 
     def inside(self, inputs: Tensor) -> Tensor:
         return F.gelu(self.enter(inputs))
 
 
 class SwiGLUFeedForward(FeedForward):
-    """(Swish(x W) ⊗ x V) W₂, Swish(x) = x·σ(x) (Shazeer 2020, eq. 6).
+    """(Swish(x W) ⊗ x V) W₂, where Swish(x) = x·σ(x) (Shazeer 2020, eq. 6).
 
     Unlike the paper, each product has a bias. The paper reduces the inner width by a third to keep the number of
-    parameters; here the inner width is as configured.
+    parameters the same; here the inner width is as configured.
     """
 
     def __init__(self, width: int, *, inner: int, dropout: float) -> None:

@@ -1,7 +1,8 @@
-"""Models in 8 bits for decoding on a CPU: large weights are rounded, and large products are those of 8-bit integers.
+"""8-bit models for decoding on a CPU: large weights are rounded, and large matrix products use 8-bit integers.
 
-Floating-point products round differently with the number of rows and the amount of padding, and a difference in the
-last bit can become one of a whole level. So the products that remain are computed in float64 and rounded to float32.
+The rounding of floating-point products depends on the number of rows and the amount of padding, and a difference in the
+last bit can become a difference of a whole quantisation level. So the remaining products are computed in float64 and
+rounded to float32.
 """
 
 import torch
@@ -19,7 +20,7 @@ NARROWEST = 64  # a weight with fewer rows or columns stays as it is
 
 
 def is_rounded(weight: Tensor) -> bool:
-    """Whether a parameter is rounded to 8 bits: large floating-point matrices, embeddings among them."""
+    """Whether a parameter is rounded to 8 bits, as all large floating-point matrices are, including embeddings."""
     if not weight.is_floating_point() or weight.dim() < 2:
         return False
     return min(len(weight), weight.numel() // max(1, len(weight))) >= NARROWEST
@@ -29,8 +30,8 @@ def is_rounded(weight: Tensor) -> bool:
 def quantise(model: nn.Module) -> nn.Module:
     """Rounds the large weights of a model to 8 bits and replaces its large products by 8-bit ones, in place.
 
-    Replaced are linear layers, the full output layer, and the products in recurrent layers and gated convolutions.
-    Law: of a model whose weights are rounded already, no weight changes.
+    This covers linear layers, the full output layer, and the products in recurrent layers and gated convolutions. Law:
+    if the weights are already rounded, none of them changes.
     """
     model.parameter_count = parameter_count(model)  # type: ignore[assignment]
     for parameter in model.parameters():
@@ -59,7 +60,7 @@ def quantise(model: nn.Module) -> nn.Module:
 
 
 def parameter_count(model: nn.Module) -> int:
-    """The number of a model's parameters; of a model in 8 bits, the number before it was rounded."""
+    """The number of a model's parameters; for an 8-bit model, the number before quantisation."""
     before = getattr(model, "parameter_count", None)
     return before if isinstance(before, int) else sum(parameter.numel() for parameter in model.parameters())
 

@@ -1,6 +1,6 @@
-"""Products of 8-bit integers for decoding on a CPU.
+"""Matrix products of 8-bit integers for decoding on a CPU.
 
-Each row is quantised by itself, and sums of integers are exact, so the result for a row does not depend on the other
+Each row is quantised separately, and sums of integers are exact, so the result for a row does not depend on the other
 rows of the batch.
 
 Letters: M rows, I and O widths in and out.
@@ -26,7 +26,7 @@ class Levels(NamedTuple):
 
 
 def input_levels() -> int:
-    """The number of levels of inputs on either side of 0: 127, or 63 on processors without VNNI.
+    """The number of quantisation levels of inputs on either side of 0: 127, or 63 on processors without VNNI.
 
     The kernel reads unsigned levels, in which n + 1 stands for 0 if there are n on either side. Without VNNI, pairs of
     products are added in 16 bits: 2 · 127 · 127 fits, but 2 · 255 · 127 does not.
@@ -37,8 +37,8 @@ def input_levels() -> int:
 def to_levels(weight: Tensor) -> Levels:
     """A weight [O,...] rounded to 8 bits: uₒ = max |Wₒ| / 127, rounded up to 17 bits, and qₒ = Wₒ / uₒ, rounded.
 
-    Law: `from_levels` is exact, as 7 bits times 17 fit into the 24 of a float, and rounding its result again gives the
-    same levels and scales.
+    Law: `from_levels` is exact, because the product of a 7-bit and a 17-bit number fits into the 24 bits of a float,
+    and rounding its result again gives the same levels and scales.
     """
     precise = weight.detach().float()
     most = precise.flatten(1).abs().amax(dim=1) / WEIGHT_LEVELS
@@ -49,7 +49,7 @@ def to_levels(weight: Tensor) -> Levels:
 
 
 def from_levels(levels: Levels) -> Tensor:
-    """The weight [O,...] in float32 that levels and scales stand for; exact."""
+    """The exact float32 weight [O,...] that levels and scales represent."""
     return levels.values.float() * _per_output(levels.scales, levels.values)
 
 
@@ -78,7 +78,7 @@ class Int8Linear(nn.Module):
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> "Int8Linear":
-        """The layer that stands for a product with this weight [O,I], rounded to 8 bits."""
+        """The layer that multiplies by this weight [O,I], rounded to 8 bits."""
         levels = to_levels(weight)
         return cls._with(levels, levels.scales.new_zeros(len(weight)) if bias is None else bias.detach().float())
 
@@ -92,15 +92,16 @@ class Int8Linear(nn.Module):
         return layer
 
     def columns(self, start: int, stop: int) -> "Int8Linear":
-        """The product of these inputs alone; the bias belongs to the first inputs.
+        """The layer for inputs `start` to `stop` alone; the bias belongs to the part that begins at input 0.
 
-        The products of all parts of the inputs add up to the whole product, but each part of a row has its own scale.
+        The outputs of all parts add up to the output of the whole layer, except for rounding: within each row, every
+        part has its own scale.
         """
         bias = torch.zeros_like(self.bias) if start else self.bias
         return self._with(Levels(self.weight[:, start:stop], self.scales), bias)
 
     def rows(self, start: int, stop: int) -> "Int8Linear":
-        """The product with these rows of the weight: the outputs from `start` to `stop`."""
+        """The layer for outputs `start` to `stop` alone."""
         return self._with(Levels(self.weight[start:stop], self.scales[start:stop]), self.bias[start:stop])
 
     def forward(self, inputs: Tensor) -> Tensor:

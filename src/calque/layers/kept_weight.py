@@ -1,4 +1,4 @@
-"""Normalised weights, kept from one decoding step to the next."""
+"""A cache for normalised weights, which do not change between decoding steps."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 class KeptWeight:
-    """Remembers a normalised weight while decoding, where every step would compute the same one again.
+    """Caches a normalised weight during decoding, where every step would compute the same one again.
 
-    It is computed again if the parameters have changed, and never kept where gradients are needed. Parameters that are
-    assigned through `data`, as training does, may change unnoticed; so only models that decode are `enabled`.
+    It is computed again if the parameters have changed, and is never cached where gradients are needed. Changes made
+    through a parameter's `data`, as in training, go unnoticed; so the cache is `enabled` only in models that decode.
     """
 
     def __init__(self, compute: Callable[..., Tensor]) -> None:
@@ -22,11 +22,11 @@ class KeptWeight:
 
     @property
     def is_used(self) -> bool:
-        """Whether weights are remembered now."""
+        """Whether the weight is taken from the cache: the cache is enabled and no gradients are needed."""
         return self.enabled and not torch.is_grad_enabled()
 
     def __call__(self, direction: Tensor, *, magnitude: Tensor) -> Tensor:
-        """The normalised weight, from memory where possible."""
+        """The normalised weight, from the cache where possible."""
         if not self.is_used:
             return self.compute(direction, magnitude=magnitude)
         parameters = (direction, magnitude)

@@ -12,7 +12,7 @@ from calque.layers.observers import AttentionLayer
 
 
 class MemorySlots(NamedTuple):
-    """The slots that have been written: an address and a value each."""
+    """The slots that have been written, each with an address and a value."""
 
     addresses: Tensor  # [B,S,d]
     values: Tensor  # [B,S,V]
@@ -25,9 +25,9 @@ class KeyValueMemory(AttentionLayer):
         address = A k,   weights = softmax(A q · address / √d),   read(q) = Σ weights · v
 
     Keys decide where to look, values what is found: unlike in self-attention, the two need not be projections of the
-    same vector. Keys and queries share the matrix A, so that a key finds itself. MemorySlots have no order.
+    same vector. Keys and queries share the matrix A, so that a key finds itself.
 
-    Laws: writing x and then y equals writing x + y; slots can be exchanged; empty slots change nothing.
+    Laws: writing x and then y equals writing x + y; neither the order of slots nor empty slots affect what is read.
     """
 
     def __init__(self, key_width: int, *, address_width: int) -> None:
@@ -44,7 +44,7 @@ class KeyValueMemory(AttentionLayer):
         )
 
     def write(self, slots: MemorySlots, keys: Tensor, values: Tensor, *, mask: Tensor | None = None) -> MemorySlots:
-        """The memory after keys [B,S,K] and values [B,S,V] were written; only where `mask` [B,S] is true, if given."""
+        """The memory after writing keys [B,S,K] and values [B,S,V], only where `mask` [B,S] is true if it is given."""
         written = torch.ones(keys.shape[:2], dtype=torch.bool, device=keys.device) if mask is None else mask
         return MemorySlots(
             torch.cat([slots.addresses, self.address(keys)], dim=1),
@@ -53,7 +53,7 @@ class KeyValueMemory(AttentionLayer):
         )
 
     def weights(self, slots: MemorySlots, queries: Tensor) -> Tensor:
-        """[B,Q,S], the share of each slot in what queries [B,Q,K] read; all 0 if the memory is empty."""
+        """The attention weights [B,Q,S] of queries [B,Q,K] over the slots; all 0 if the memory is empty."""
         scores = self.address(queries) @ slots.addresses.transpose(1, 2) * self.scale
         scores = scores.masked_fill(~slots.mask[:, None], -torch.inf)
         is_empty = ~slots.mask.any(dim=1)
@@ -62,5 +62,5 @@ class KeyValueMemory(AttentionLayer):
         return self.observed(weights[:, None]).squeeze(1)
 
     def forward(self, slots: MemorySlots, queries: Tensor) -> Tensor:
-        """What queries [B,Q,K] read, [B,Q,V]; zeros if the memory is empty."""
+        """The vectors [B,Q,V] that queries [B,Q,K] read; zeros if the memory is empty."""
         return self.weights(slots, queries) @ slots.values

@@ -1,7 +1,8 @@
-"""Chains of labels of the second order: a label depends on the two labels before it, as in a trigram model.
+"""Second-order label chains: a label depends on the two labels before it, as in a trigram model.
 
-Letters: B sentences, T words, Y labels, K kinds of words, U histories. A *history* is what a step knows of the labels
-before the last one: nothing (first order, U = 1), or that there is none, or the label (second order, U = 1 + Y).
+Letters: B sentences, T words, Y labels, K kinds of words, U histories. The *history* of a step is what it knows about
+the label two words back. In a first-order chain, that is nothing (U = 1); in a second-order chain, it is the label or
+the fact that there is none (U = 1 + Y).
 """
 
 from typing import NamedTuple
@@ -29,7 +30,8 @@ class LabelChain(NamedTuple):
 
     score(y) = start[y₁] + Σₜ emissions[t, yₜ] + Σₜ steps[history, yₜ₋₁, yₜ] + ends[history, y_T]
 
-    What follows a sentence's last word is ignored; a sentence without words has one label sequence, with score 0.
+    Positions after a sentence's last word are ignored; a sentence without words has only the empty label sequence, with
+    score 0.
     """
 
     emissions: Tensor  # [B,T,Y]
@@ -52,7 +54,7 @@ class LabelChain(NamedTuple):
         return both.log_softmax(dim=-1).masked_fill(~self._mask[..., None], 0)
 
     def viterbi(self, *, allowed: Allowed | None = None) -> BestPaths:
-        """The label sequence with the highest score among those that are `allowed`; ties go to the lower label."""
+        """The highest-scoring label sequence among those that are `allowed`; ties go to the label with the lower id."""
         _, words, labels = self.emissions.shape
         if allowed is None:
             start, pair, end = (self.emissions.new_zeros(()) for _ in range(3))
@@ -116,12 +118,12 @@ class LabelChain(NamedTuple):
         return totals[::-1]
 
     def _first(self) -> Tensor:
-        """[B,U,Y], the scores of the first labels, whose history is that nothing is before them."""
+        """[B,U,Y], the scores of the first labels; −∞ for every history except that of no label."""
         scores = self.transitions.start[self.kinds[:, 0]] + self.emissions[:, 0]
         return F.pad(scores[:, None], (0, 0, 0, self.transitions.ends.shape[2] - 1), value=-torch.inf)
 
     def _step(self, t: int) -> Tensor:
-        """[B,U,Y,Y], the scores of the label of word t after that of word t − 1 and its history."""
+        """[B,U,Y,Y], the scores of the label of word t (last axis), given the label of word t − 1 and its history."""
         return self.transitions.steps[self._before(t - 1), self.kinds[:, t - 1], self.kinds[:, t]]
 
     def _end(self, t: int) -> Tensor:
@@ -129,7 +131,7 @@ class LabelChain(NamedTuple):
         return self.transitions.ends[self._before(t), self.kinds[:, t]]
 
     def _before(self, t: int) -> Tensor:
-        """[B], the kind of the word before word t, as far as it matters."""
+        """[B], the kind of the word before word t; 0 for the first word and in a first-order chain, which ignore it."""
         is_known = t > 0 and len(self.transitions.steps) > 1
         return self.kinds[:, t - 1] if is_known else torch.zeros_like(self.kinds[:, t])
 
@@ -143,5 +145,5 @@ class LabelChain(NamedTuple):
 
 
 def _after_the_first(scores: Tensor) -> Tensor:
-    """Scores by history [B,1+Y,Y], given those of the last two labels [B,Y,Y] of words that are not the first ones."""
+    """Scores by history [B,1+Y,Y], given those of pairs of labels [B,Y,Y]; −∞ for the history of no label."""
     return F.pad(scores, (0, 0, 1, 0), value=-torch.inf)

@@ -1,4 +1,4 @@
-"""Log-mel features of sound: frames of 25 ms every 10 ms, the power in triangular bands on the mel scale, its log.
+"""Log-mel features of audio: the log of the power in triangular mel bands, for frames of 25 ms every 10 ms.
 
 Letters: B recordings, W samples, F frames, M mel bands, Q frequencies of the spectrum.
 """
@@ -19,17 +19,17 @@ LOWEST = 20.0  # Hz, where the first band begins
 
 
 def window_size(rate: int) -> int:
-    """The samples of a frame: 25 ms."""
+    """The number of samples in a frame of 25 ms."""
     return max(2, round(0.025 * rate))
 
 
 def hop_size(rate: int) -> int:
-    """The samples from frame to frame: 10 ms."""
+    """The number of samples from the start of one frame to the start of the next, 10 ms later."""
     return max(1, round(0.010 * rate))
 
 
 def transform_size(rate: int) -> int:
-    """The size of the Fourier transform: a power of two of at least 40 ms, so that no narrow band is empty."""
+    """The size of the Fourier transform: the smallest power of two that covers 40 ms, so that no band is empty."""
     return 1 << (round(0.040 * rate) - 1).bit_length()
 
 
@@ -89,7 +89,7 @@ class LogMel(nn.Module):
         return Padded(features, lengths)
 
     def _constants_on(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """The window and the filters. They are no buffers, which `model.to(bfloat16)` would round."""
+        """The window and the filters. They are not buffers, because `model.to(bfloat16)` would round those."""
         if (device, dtype) not in self._constants:
             window = torch.hann_window(self.window, periodic=False, dtype=torch.float64)
             filters = torch.from_numpy(mel_filters(self.rate, self.bands))
@@ -98,7 +98,7 @@ class LogMel(nn.Module):
 
 
 class Normalise(nn.Module):
-    """Features with mean 0 and variance 1 per band: of each recording, or of the training data."""
+    """Normalises each band to mean 0 and variance 1, over each recording or over the training data, or not at all."""
 
     def __init__(self, bands: int, *, over: str) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Normalise(nn.Module):
             self.deviation = nn.Parameter(torch.ones(bands), requires_grad=False)
 
     def forward(self, features: Padded) -> Tensor:
-        """The features [B,F,M], 0 beyond the end of each recording."""
+        """The normalised features [B,F,M], 0 beyond the end of each recording."""
         values, mask = features.values, features.mask[..., None]
         match self.over:
             case "utterance":
@@ -125,7 +125,7 @@ class Normalise(nn.Module):
 
     @torch.no_grad()
     def learn(self, mean: Tensor, deviation: Tensor) -> None:
-        """Sets the statistics of the training data."""
+        """Sets the mean and standard deviation of the training data, if features are normalised by them."""
         if self.over == "global":
             self.mean.copy_(mean)
             self.deviation.copy_(deviation.clamp(min=1e-3))

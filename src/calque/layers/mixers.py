@@ -34,7 +34,7 @@ class RecurrentMixer(nn.Module):
 class SSRU(RecurrentMixer):
     """The simpler simple recurrent unit (Kim et al. 2019, §3.1).
 
-    f_t = σ(W_f x_t + b_f), c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ W x_t, o_t = ReLU(c_t); c_t is carried, c_0 = 0.
+    f_t = σ(W_f x_t + b_f), c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ W x_t, o_t = ReLU(c_t). The state is c_t, with c_0 = 0.
     The residual sum and the norm around it are part of the block.
     """
 
@@ -50,7 +50,7 @@ class SSRU(RecurrentMixer):
 
 
 class AverageAttention(RecurrentMixer):
-    """The average attention network (Zhang, Xiong and Su 2018, §3.1); the sum of y_1 to y_j is carried.
+    """The average attention network (Zhang, Xiong and Su 2018, §3.1), whose state is the sum of y_1 to y_j.
 
     g_j = FFN(1/j · Σ_{k≤j} y_k) (eq. 1), [i_j; f_j] = σ(W [y_j; g_j]), h_j = i_j ⊙ y_j + f_j ⊙ g_j (eq. 2).
     The residual sum and the norm (eq. 3) are part of the block, which also sets the FFN's inner width and activation.
@@ -70,10 +70,10 @@ class AverageAttention(RecurrentMixer):
 
 
 def recur(decay: Tensor, inputs: Tensor, *, start: Tensor) -> Tensor:
-    """[N,T,D], all c_t = decay_t ⊙ c_{t−1} + inputs_t, c_0 = `start` [N,D].
+    """All states [N,T,D] of the recurrence c_t = decay_t ⊙ c_{t−1} + inputs_t, c_0 = `start` [N,D].
 
-    One cheap operation per token. A parallel scan needs only log₂ T doublings, but each copies all values: on a CPU it
-    took 4 to 16 times as long (8 to 100 tokens, width 256 and 512).
+    This takes one cheap operation per token. A parallel scan needs only log₂ T doublings, but each copies all values:
+    on a CPU it took 4 to 16 times as long (8 to 100 tokens, width 256 and 512).
     """
     cell, cells = start, []
     for rate, value in zip(decay.unbind(1), inputs.unbind(1), strict=True):

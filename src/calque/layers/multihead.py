@@ -26,7 +26,7 @@ class KeysValues(NamedTuple):
     def select_with_room(self, rows: Tensor) -> "KeysValues":
         """These rows, in memory that has room for one more token, which `append` then fills without copying the rest.
 
-        `append` may be called once: a second call would overwrite the token that the first one has appended.
+        `append` may be called only once: a second call would overwrite the token that the first one appended.
         """
         return KeysValues(*(_select_with_room(part, rows) for part in self))
 
@@ -36,7 +36,7 @@ class KeysValues(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The positions of T consecutive tokens, read together, and what each of them may attend to."""
+    """T consecutive tokens that are read together: their positions, and the mask of what each may attend to."""
 
     places: Tensor  # [N,T]
     mask: Tensor | None  # [N,1,T,P+T]; None if there is no past, or if T is 1 and no cached token is masked
@@ -46,7 +46,7 @@ class Chunk(NamedTuple):
 
 
 class MultiHead(AttentionLayer):
-    """Multi-head attention; queries are projected separately from keys and values so that these can be cached.
+    """Multi-head attention; queries are projected separately from keys and values so that the latter can be cached.
 
     head = softmax(q·k/√d) v, Concat(head₁, …) W (§3.2.2). With fewer key-value heads than heads, H/G adjacent heads
     share keys and values (grouped queries, Ainslie 2023, §2.2; G = 1 is Shazeer's multi-query attention).
@@ -94,15 +94,15 @@ class MultiHead(AttentionLayer):
         return queries if turn is None else rotate(queries, turn)
 
     def queries_keys_values(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
-        """`queries` and `remember` of the same inputs, for self-attention; in a compiled graph, by `joined`."""
+        """`queries` and `remember` of the same inputs, for self-attention; a compiled graph uses `joined`."""
         if self.is_compiled:
             return self.joined(inputs, turn=turn)
         return self.queries(inputs, turn=turn), self.remember(inputs, turn=turn)
 
     def joined(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
-        """Queries, keys and values by one product with all weights below each other, and one product for its gradient.
+        """Queries, keys and values from one product with the concatenated weights, and one product for its gradient.
 
-        The graph joins the weights as it casts them.
+        The compiled graph concatenates the weights while it casts them.
         """
         weight = torch.cat([self.query.weight, self.key_value.weight])
         projected = F.linear(inputs, weight, torch.cat([self.query.bias, self.key_value.bias]))
@@ -122,7 +122,7 @@ class MultiHead(AttentionLayer):
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
         """The attention output [B,H,Q,d] of each head, before the heads are concatenated and projected.
 
-        With attention in float64, keys and values are in float64, and so is the computation; the output is in float32.
+        If `in_float64` is set, keys, values and the computation are in float64; the output is in float32.
         """
         if self.in_float64:
             return self._plainly(self.wide(queries), memory, mask, causal=causal).to(queries.dtype)
@@ -151,10 +151,10 @@ class MultiHead(AttentionLayer):
         return dropout(weights, self.dropout, self.training) @ values
 
     def _draws_own_masks(self, queries: Tensor) -> bool:
-        """Whether attention is computed explicitly for `dropout` on its weights.
+        """Whether the weights are computed explicitly, so that `dropout` can draw their mask.
 
-        On a CPU, torch's own attention draws a slower mask: forward and backward of 64 sentences of 32 tokens take 1.2
-        times as long. Without dropout there is no difference.
+        On a CPU, torch's own attention draws its mask more slowly: forward and backward passes of 64 sentences of 32
+        tokens take 1.2 times as long. Without dropout there is no difference.
         """
         is_dropping = self.training and self.dropout > 0
         return is_dropping and queries.device.type == "cpu" and not torch.compiler.is_compiling() and arithmetic() >= 2
@@ -210,7 +210,7 @@ class MultiHead(AttentionLayer):
         return self.out(heads.flatten(1)[:, None])  # type: ignore[no-any-return]
 
     def split_heads(self, rows: Tensor) -> Tensor:
-        """[N,T,D] as [N,H,T,d], one vector per head."""
+        """The rows [N,T,D], split into [N,H,T,d]: one vector per head."""
         return rows.view(*rows.shape[:2], -1, self.head_width).transpose(1, 2)
 
     def _for_heads(self, grouped: Tensor) -> Tensor:
@@ -237,7 +237,7 @@ def _append(past: Tensor, new: Tensor) -> Tensor:
 def _is_decoding(queries: Tensor) -> bool:
     """Whether attention is over so few queries [B,H,Q,d] on a CPU that plain products beat the fused kernel.
 
-    With one query over 12 keys of 1,250 rows, they take 2.8 ms against 6.2 ms.
+    For one query over 12 keys in each of 1,250 rows, plain products take 2.8 ms and the fused kernel 6.2 ms.
     """
     return queries.shape[2] < 16 and queries.device.type == "cpu" and not torch.is_grad_enabled()
 

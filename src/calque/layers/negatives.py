@@ -1,4 +1,4 @@
-"""Losses of sampled negatives: in training, a target is compared with a few random items instead of the catalogue.
+"""Losses with sampled negatives: in training, a target is compared with a few random items, not the whole catalogue.
 
 Letters: B rows, T positions, S items that are never negatives, D width, V vocabulary, n negatives.
 """
@@ -20,7 +20,7 @@ class NegativesOutputConfig(Config):
 
     kind: Literal["negatives"] = "negatives"
     loss: Literal["binary", "pairwise"] = "binary"
-    """binary: the target is 1 and a negative 0, in a cross-entropy of their own (Kang and McAuley 2018, eq. 6).
+    """binary: binary cross-entropy, with label 1 for the target and 0 for each negative (Kang and McAuley 2018, eq. 6).
     pairwise: the target should score higher than a negative (BPR: Rendle et al. 2009; Hidasi et al. 2016, §3.1.3)."""
     negatives: Samples = 1
     """Negatives per target."""
@@ -35,7 +35,8 @@ class NegativesOutput(FullOutput):
         binary     −log σ(l_y) − Σ_s log σ(−l_{w_s})
         pairwise   −1/n Σ_s log σ(l_y − l_{w_s})
 
-    Items of the same user are no negatives: their terms are 0. In evaluation, the loss is that of the full softmax.
+    Items of the same user never count as negatives: their terms are 0. In evaluation, the loss is that of the full
+    softmax.
     """
 
     def __init__(self, config: NegativesOutputConfig, *, vocabulary_size: int, width: int, first: int) -> None:
@@ -54,7 +55,7 @@ class NegativesOutput(FullOutput):
             self.proposal.copy_((smoothed / smoothed.sum()).to(self.proposal.dtype))
 
     def sampled_losses(self, hidden: Tensor, targets: Tensor, *, avoided: Tensor) -> Tensor:
-        """The losses [B,T] of targets [B,T], given hidden [B,T,D]; items in `avoided` [B,S] are no negatives."""
+        """The losses [B,T] of targets [B,T], given hidden [B,T,D]; items in `avoided` [B,S] are never negatives."""
         count = self.config.negatives
         negatives = draw(self.proposal, count=targets.numel() * count).view(*targets.shape, count)  # [B,T,n]
         is_used = ~(negatives[..., None] == avoided[:, None, None]).any(dim=-1)

@@ -37,10 +37,10 @@ class AttentionLayer(nn.Module):
     observer: Callable[[Tensor], None] | None = None
     intervention: ChangeWeights | None = None
     in_float64 = False
-    """Whether scores and sums are computed in float64, so that padding does not change their rounding, see `int8`."""
+    """Whether scores and sums are computed in float64, so that padding does not change their rounding (see `int8`)."""
 
     def wide(self, values: Tensor) -> Tensor:
-        """Values that attention computes with, in float64 if that is wanted, and then contiguous in memory."""
+        """The values to compute attention with: if `in_float64` is set, contiguous in float64; otherwise unchanged."""
         return values.to(torch.float64, memory_format=torch.contiguous_format) if self.in_float64 else values
 
     @property
@@ -61,7 +61,7 @@ class AttentionLayer(nn.Module):
 
 
 class RecurrentStep(NamedTuple):
-    """One time step of a recurrent layer: what entered the gates, and the states before and after the step."""
+    """One time step of a recurrent layer: the inputs of the gates, and the states before and after the step."""
 
     projected: Tensor  # [N,G·D], the inputs' share of the gates
     before: tuple[Tensor, ...]  # (h,) or (h, c), each [N,D]

@@ -47,7 +47,7 @@ class OutputLayer(nn.Module):
         raise NotImplementedError
 
     def total_loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
-        """The sum of `loss` over all positions; a layer may compute it without the losses themselves."""
+        """The sum of `loss` over all positions; a layer may compute it without the individual losses."""
         return self.loss(hidden, targets, smoothing=smoothing, ignored=ignored).sum()
 
     def learn_frequencies(self, counts: Tensor) -> None:
@@ -106,5 +106,5 @@ class FullOutput(OutputLayer):
 
 
 def wide(logits: Tensor) -> Tensor:
-    """The same numbers in at least float32."""
+    """The logits in at least float32."""
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits

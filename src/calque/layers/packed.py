@@ -1,8 +1,8 @@
 """The output layer's matrix product for decoding on a CPU, with a copy of the weight in the layout of oneDNN's kernels.
 
-With 60 to 1,250 rows, a width of 256 and 8,000 words they reach 76 to 103 GFLOP/s, where the plain product reaches 56
-to 86 (one Zen 4 core). Narrower products gain less, and oneDNN keeps a kernel for every number of rows that it meets,
-so that number is rounded up.
+With 60 to 1,250 rows, a width of 256 and 8,000 words, these kernels reach 76 to 103 GFLOP/s, and the plain product 56
+to 86 (one Zen 4 core). Narrower products gain less. oneDNN keeps a kernel for every number of rows that it meets, so
+that number is rounded up.
 """
 
 from typing import Any, Self
@@ -45,7 +45,7 @@ class PackedLinear(nn.Linear):
         return outputs[: len(rows)].view(*inputs.shape[:-1], self.out_features)  # type: ignore[no-any-return]
 
     def _is_stale(self) -> bool:
-        """Whether the packed weight must be made anew; the version of the weight is then taken as its version."""
+        """Whether the packed weight must be rebuilt; also records the weight's current version."""
         version = 0 if self.weight.is_inference() else self.weight._version
         is_stale = self._packed is None or self._version != version
         self._version = version

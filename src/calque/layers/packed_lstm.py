@@ -3,9 +3,9 @@
 Letters: N rows, S positions, T steps, M tokens (positions without padding), E input width, D width. Tokens are packed
 step by step: the first tokens of all rows, longest row first, then the second tokens of the rows that have one, …
 
-torch's own kernel for packed rows slices the tokens at every step, and the backward pass of every slice clears a tensor
-of all tokens. Here the backward pass writes each token's gradient once, and the gradient of the recurrent weights is a
-single matrix product instead of one per step.
+torch's own kernel for packed rows slices the tokens at every step, and the backward pass of every slice zeroes a tensor
+as large as all tokens. Here the backward pass writes each token's gradient once, and the gradient of the recurrent
+weights is a single matrix product instead of one per step.
 """
 
 from itertools import accumulate
@@ -51,8 +51,8 @@ def packed_lstm(
 ) -> PackedStates:
     """The states of an LSTM from a zero state over `inputs` [N,S,E] with `lengths` [N], on the CPU.
 
-    `weights` are those of the inputs [4D,E] and of the hidden state [4D,D], gates in the order i f g o; `bias` [4D] is
-    the sum of both biases.
+    `weights` are the input weights [4D,E] and the recurrent weights [4D,D], with the gates in the order i f g o; `bias`
+    [4D] is the sum of both biases.
     """
     rows, size, _ = inputs.shape
     packed = packing(lengths, size=size, backward=backward)

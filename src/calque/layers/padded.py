@@ -1,4 +1,4 @@
-"""The product with the vocabulary for decoding on a GPU, with a copy of the weight padded as in `padded_output`."""
+"""The output layer's matrix product for decoding on a GPU, with a padded copy of the weight (see `padded_output`)."""
 
 from typing import Any
 

@@ -31,7 +31,7 @@ class Direction(NamedTuple):
 
 
 class PaddedStates(NamedTuple):
-    """The states of an LSTM, directions concatenated."""
+    """The states of an LSTM, with the outputs of both directions concatenated."""
 
     hidden: Tensor  # [N,S,R·D], zero at padding
     final: tuple[tuple[Tensor, Tensor], ...]  # per direction, h and c [N,D] after its last token
@@ -78,7 +78,7 @@ def side_by_side(weights: list[Tensor]) -> list[Tensor]:
 
 
 def _shut_at_padding(weight: Tensor) -> Tensor:
-    """The weights [4D,E] of the inputs, with columns for the flags [4D,E+COLUMNS]."""
+    """The input weights [4D,E], extended to [4D,E+COLUMNS] by columns that shut the gates at padding."""
     width = len(weight) // 4
     columns = weight.new_zeros(len(weight), COLUMNS)
     columns[:width, 0], columns[width : 2 * width, 0] = -SHUT, SHUT

@@ -1,9 +1,10 @@
-"""The summed cross-entropy of a full softmax on a GPU: a vocabulary padded to the kernels' width, one graph.
+"""The summed cross-entropy of a full softmax on a GPU: one graph, with the vocabulary padded to the kernels' width.
 
 Letters: M positions, D width, V vocabulary, P padded vocabulary.
 
-A row of 32,004 numbers in bfloat16 is no multiple of 16 bytes, so cuBLAS computes the three products of the output
-layer with unaligned kernels, at less than half their speed. Padded to a multiple of `MULTIPLE`, they are aligned.
+A row of 32,004 numbers in bfloat16 is not a multiple of 16 bytes long, so cuBLAS computes the three products of the
+output layer with unaligned kernels, at less than half the speed of aligned ones. Padding the vocabulary to a multiple
+of `MULTIPLE` aligns the rows.
 """
 
 import torch
@@ -16,13 +17,13 @@ MULTIPLE = 64  # numbers in a row of a kernel's tile; 8 would align rows, 64 als
 
 
 def is_padded(hidden: Tensor, weight: Tensor) -> bool:
-    """Whether the products of the output layer are padded: on a GPU, if a gradient is needed, in arithmetic 3."""
+    """Whether the output layer pads its products: on a GPU, if gradients are needed, from arithmetic version 3 on."""
     needs_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     return hidden.device.type == "cuda" and needs_gradient and arithmetic() >= 3
 
 
 def padded_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The logits [M,P] of hidden vectors [M,D]; columns from V on are those of words whose weights are 0.
+    """The logits [M,P] of hidden vectors [M,D]; columns from V on belong to padding, with weights of 0.
 
     The padding is part of the product, not of the parameters: no file and no optimiser sees it, and its gradient is
     discarded. Law: the first V columns are `F.linear(hidden, weight, bias)`.
@@ -36,7 +37,7 @@ def padded_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def padded_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, smoothing: float, ignored: int
 ) -> Tensor:
-    """The cross-entropy of targets [M], summed, from padded logits; the clear version of `graph_cross_entropy`."""
+    """The summed cross-entropy of targets [M] from padded logits; the readable version of `graph_cross_entropy`."""
     logits = _wide(padded_logits(hidden, weight, bias)[:, : len(weight)])
     return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing, ignore_index=ignored).sum()
 
@@ -44,12 +45,12 @@ def padded_cross_entropy(
 def graph_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, smoothing: float, ignored: int
 ) -> Tensor:
-    """`padded_cross_entropy`, written for a compiler: a loss of reductions and a gradient of a single pointwise pass.
+    """`padded_cross_entropy`, written for a compiler: reductions for the loss, and one pointwise pass for the gradient.
 
-    With logits z, a position has the loss log Σ exp z − (1 − ε) z_target − ε·mean z. The logit of the target is a sum
-    over all words with a mask of one word, because the gradient of a sum with a mask is a mask, and that of an index is
-    a scattered sum. Uncompiled, every operation would be a pass over all logits. Variants with the maximum and the sum
-    in one pass, or with indices of 32 bits, were slower (benchmarks/results/train_h200_2026-11-17.md).
+    With logits z, a position has the loss log Σ exp z − (1 − ε) z_target − ε·mean z. The target's logit is computed as
+    a masked sum over all words: the gradient of a masked sum is a mask, whereas that of indexing is a scattered sum.
+    Without compilation, every operation would be a pass over all logits. Variants with the maximum and the sum in one
+    pass, or with indices of 32 bits, were slower (benchmarks/results/train_h200_2026-11-17.md).
     """
     size = len(weight)
     logits = _wide(padded_logits(hidden, weight, bias))

@@ -1,4 +1,4 @@
-"""Pooling: one vector per sentence from a vector per position.
+"""Pooling: one vector per sentence, computed from the vectors of its positions.
 
 Letters: B sentences, S positions, D width.
 """
@@ -47,14 +47,14 @@ def last_pooling(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def central_pooling(values: Tensor, mask: Tensor) -> Tensor:
-    """[B,D], Σ aₛ hₛ with a = softmax(hₛ·h̄ / √D) for the mean h̄: attention pooling without weights to learn."""
+    """[B,D], Σ aₛ hₛ with a = softmax(hₛ·h̄ / √D) for the mean h̄: attention pooling without learnt weights."""
     mean = mean_pooling(values, mask)
     scores = (values @ mean[..., None]).squeeze(-1) / values.shape[-1] ** 0.5
     return _weighted(values, _softmax(scores, mask), mask)
 
 
 def pool_states(name: PoolingName, values: Tensor, mask: Tensor) -> Tensor:
-    """[B,D], vectors [B,S,D] pooled by a method that has no weights to learn."""
+    """[B,D], vectors [B,S,D] pooled by a method without learnt weights."""
     match name:
         case "last":
             return last_pooling(values, mask)

@@ -66,9 +66,9 @@ class LearnedPositions(nn.Module):
 def rotate(vectors: Tensor, turn: Tensor) -> Tensor:
     """[N,H,T,d], each vector rotated by its position's angles; `turn` [N,T,d] holds their sines, then their cosines.
 
-    Pair j of the vector at position p is rotated by p·θⱼ, θⱼ = 10000^(−2j/d) (Su 2021, eq. 14-15 and 34):
-    (x cos − y sin, y cos + x sin). A pair is (j, d/2 + j) instead of the paper's (2j, 2j + 1);
-    models differ only in the order of the rows of their projections.
+    Pair j of the vector at position p is rotated by p·θⱼ, θⱼ = 10000^(−2j/d) (Su 2021, eq. 14-15 and 34), to (x cos − y
+    sin, y cos + x sin). A pair is (j, d/2 + j) instead of the paper's (2j, 2j + 1); the resulting models differ only in
+    the order of the rows of their projections.
     """
     sines, cosines = turn[:, None].chunk(2, dim=-1)
     first, second = vectors.chunk(2, dim=-1)
@@ -83,7 +83,7 @@ def distances(queries: int, *, keys: int, device: torch.device) -> Tensor:
 
 
 def _add_angles(fine: Tensor, coarse: Tensor) -> Tensor:
-    """Sines and cosines [...,D] of sums of two angles, given those of the angles, `fine` and `coarse`."""
+    """The sines and cosines [...,D] of sums of two angles, given those of each angle (`fine` and `coarse`)."""
     (sine, cosine), (sines, cosines) = fine.chunk(2, dim=-1), coarse.chunk(2, dim=-1)
     return torch.cat([sine * cosines + cosine * sines, cosine * cosines - sine * sines], dim=-1)
 

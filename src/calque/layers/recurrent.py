@@ -27,7 +27,7 @@ State = tuple[Tensor, ...]
 
 
 def state_parts(cell: CellName) -> int:
-    """How many tensors a state has: (h, c) for an LSTM, (h,) otherwise."""
+    """The number of tensors in a state: 2 for an LSTM, (h, c), otherwise 1, (h,)."""
     return 2 if cell == "lstm" else 1
 
 
@@ -40,7 +40,7 @@ class Recurrence(StateLayer):
     matrix product (Cho 2014, eq. 8), nor for layer normalisation: LSTMs and GRUs normalise the contributions of inputs
     and hidden state to the gates separately, LSTMs also the cell in the output, and RNNs the sum of both contributions
     (Ba 2016, §3.1 and supplement).
-    Where a `weight` [G·D,D] is passed, such as `dropped` returns, it replaces the layer's own recurrent weights.
+    If a `weight` [G·D,D] is passed, such as the result of `dropped`, it replaces the layer's own recurrent weights.
     """
 
     def __init__(self, cell: CellName, *, input_width: int, width: int, layer_norm: bool = False) -> None:
@@ -58,7 +58,7 @@ class Recurrence(StateLayer):
     def is_fused(self, keep: Tensor | None) -> bool:
         """Whether PyTorch's fused kernel computes the layer.
 
-        It has no dropout on the state (`keep`), no observers, and no 8-bit products.
+        That kernel supports neither dropout on the state (`keep`) nor observers nor 8-bit products.
         """
         is_plain = self.cell != "gru-original" and not self.norms and self.products is None
         return is_plain and keep is None and self.state_observer is None
@@ -138,7 +138,7 @@ class Recurrence(StateLayer):
     ) -> tuple[Tensor, State]:
         """`unrolled` from a zero state over rows of different `lengths` [N]; padding is not read.
 
-        The result is that of `packed`, but for every kind of cell.
+        It computes the same as `packed`, but for every kind of cell.
         """
         rows, size, _ = inputs.shape
         order = packing(lengths.cpu(), size=size, backward=backward)
@@ -237,7 +237,7 @@ class Recurrence(StateLayer):
         return F.linear(hidden, own if weight is None else weight, bias[1] if bias else None)
 
     def _recurrent_parts(self, cut: list[int], weight: Tensor | None) -> list[Callable[[Tensor], Tensor]]:
-        """`_recurrent` as one function for the gates and one for the candidate."""
+        """`_recurrent`, split into one function for the gates and one for the candidate."""
         if self.products is not None:
             return self.products.recurring_parts(cut)
         _, own, *bias = self.kernel.all_weights[0]
@@ -261,7 +261,7 @@ class Recurrence(StateLayer):
 
 
 def is_cell_fused(gates: Tensor) -> bool:
-    """Whether one kernel computes an LSTM's cell: on a GPU, if a gradient is needed, in arithmetic 3."""
+    """Whether one kernel computes an LSTM's cell: on a GPU, if gradients are needed, from arithmetic version 3 on."""
     return gates.device.type == "cuda" and torch.is_grad_enabled() and arithmetic() >= 3
 
 
@@ -273,7 +273,7 @@ def fused_lstm_cell(projected: Tensor, hidden_gates: Tensor, cell: Tensor) -> tu
 
 
 class Int8Gates(nn.Module):
-    """The products of a recurrent layer in 8 bits, with the weights of its kernel."""
+    """The matrix products of a recurrent layer in 8 bits, with the weights of PyTorch's module."""
 
     def __init__(self, kernel: nn.RNNBase) -> None:
         super().__init__()
@@ -284,13 +284,13 @@ class Int8Gates(nn.Module):
         self._parts: dict[tuple[str, int, int], Int8Linear] = {}  # copies of columns or rows, made when first used
 
     def entering(self, start: int, stop: int) -> Int8Linear:
-        """The product of the input columns from `start` to `stop`."""
+        """The layer that multiplies the input columns from `start` to `stop`."""
         if (start, stop) == (0, self.inputs):
             return self.all_entering
         return self._part("entering", start, stop, cut=self.all_entering.columns)
 
     def recurring_parts(self, sizes: list[int]) -> list[Callable[[Tensor], Tensor]]:
-        """The products of the hidden state for groups of gates of these sizes."""
+        """The layers that multiply the hidden state, one per group of gates; `sizes` are the groups' sizes."""
         ends = accumulate(sizes)
         return [
             self._part("recurring", end - size, end, cut=self.recurring.rows)
@@ -305,7 +305,7 @@ class Int8Gates(nn.Module):
 
 
 def _is_computed_here(inputs: Tensor) -> bool:
-    """Whether `packed_lstm` is used in training: on a CPU, if gradients are needed, in arithmetic of version 2."""
+    """Whether `packed_lstm` computes the layer: on a CPU, if gradients are needed, from arithmetic version 2 on."""
     is_eager_cpu = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
     return is_eager_cpu and torch.is_grad_enabled() and arithmetic() >= 2
 

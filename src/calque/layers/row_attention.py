@@ -1,8 +1,8 @@
 """Attention of one new token per hypothesis in decoding, over caches of fixed size.
 
-The token that a hypothesis has at position p was read by one of its ancestors, whose row of the cache holds its keys
-and values. With an index of ancestors, no cache is copied when hypotheses are reordered. On a GPU each function is one
-kernel.
+The token of a hypothesis at position p was read by one of its ancestors, and that ancestor's row of the cache holds the
+token's keys and values. Because of this index of ancestors, caches need not be copied when hypotheses are reordered. On
+a GPU, each function is one kernel.
 
 Letters: N hypotheses, B sentences, H heads, G key-value heads, P positions, S source, d head width. Keys and values are
 shared by H/G adjacent heads.
@@ -18,8 +18,8 @@ def attend_cached(queries: Tensor, new: Pair, cache: Pair, *, ancestors: Tensor,
     """softmax(q·k/√d) v, the self-attention [N,H,d] of queries [N,H,d] over all tokens of a hypothesis.
 
     The `new` keys and values [N,G,d] of the last token are written into the `cache` [N,G,P,d] at `position` [N], which
-    is the same for all hypotheses. Row `ancestors[n, p]` of the cache, an index [N,P], has the token at position p;
-    the new token is entered there too.
+    is the same for all hypotheses. For the token of hypothesis n at position p, the index `ancestors` [N,P] gives the
+    row of the cache; it is updated for the new token too.
     """
     if queries.is_cuda and queries.dtype != torch.float64:
         from calque.layers.row_attention_kernel import attend_cached as fast  # needs Triton
@@ -37,7 +37,7 @@ def attend_cached(queries: Tensor, new: Pair, cache: Pair, *, ancestors: Tensor,
 def attend_shared(queries: Tensor, keys: Tensor, values: Tensor, *, lengths: Tensor) -> Tensor:
     """softmax(q·k/√d) v, the cross-attention [N,H,d] of queries [N,H,d] over the keys and values [B,G,S,d] of a source.
 
-    N/B adjacent hypotheses share a sentence; of its keys the first `lengths` [B] are attended to.
+    N/B adjacent hypotheses share a sentence and attend to its first `lengths` [B] keys.
     """
     if queries.is_cuda and queries.dtype != torch.float64:
         from calque.layers.row_attention_kernel import attend_shared as fast  # needs Triton

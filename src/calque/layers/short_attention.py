@@ -1,4 +1,4 @@
-"""When attention over short sentences is computed by a kernel of our own, and whether there is one on this machine."""
+"""Decides when our own kernel computes attention over short sentences, and loads it if Triton is installed."""
 
 import importlib
 
@@ -11,7 +11,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def load_kernel() -> bool:
-    """Registers torch.ops.calque.short_attention; returns whether it could: Triton is an optional package."""
+    """Registers torch.ops.calque.short_attention; returns False if the optional package Triton is not installed."""
     try:
         importlib.import_module("calque.layers.short_attention_kernel")
     except ImportError:
@@ -25,7 +25,7 @@ def is_short(queries: Tensor, keys: Tensor) -> bool:
 
 
 def fits(queries: Tensor, keys: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernel takes queries [B,H,T,d] and keys [B,H,S,d]; a mask must be [B,1,1,S]."""
+    """Whether the kernel supports queries [B,H,T,d] and keys [B,H,S,d]; a mask must be [B,1,1,S]."""
     has_shape = queries.shape[3] in WIDTHS and queries.shape[1] == keys.shape[1]
     has_mask = mask is None or (mask.shape[1] == 1 and mask.shape[2] == 1)
     return is_short(queries, keys) and has_shape and queries.dtype in DTYPES and has_mask

@@ -5,10 +5,10 @@ Letters: B sentences, H heads, T queries, S keys, d head width.
 
 A flash kernel works on tiles of 128 by 128 scores, of which a sentence of 32 tokens fills a sixteenth. Plain products
 copy queries, keys and values so that heads follow each other, and write and read the scores. Here a program holds the
-whole sentence of a head in registers: it reads each operand once, where it lies, and writes each result once. Nothing
-is added from several programs, so results do not depend on the order in which they run.
+whole sentence of a head in registers: it reads each operand once, without copying it, and writes each result once. No
+sum is taken over several programs, so results do not depend on the order in which programs run.
 
-The clear version is `MultiHead`'s softmax(q·k/√d) v, which is used where there is no Triton or `fits` is false.
+The readable version is `MultiHead`'s softmax(q·k/√d) v, which is used where there is no Triton or `fits` is false.
 """
 
 import torch

@@ -1,10 +1,11 @@
-"""The output layer over a list of words for each sentence, instead of the whole vocabulary.
+"""An output layer over a list of words for each sentence, instead of the whole vocabulary.
 
-The words that all sentences share are one product for all rows. Those of a sentence alone are a product of its own, of
-its hypotheses with their rows of the weight, so that it does not depend on the other sentences of the batch.
+The logits of the words that all sentences share come from one product for all rows. Those of a sentence's own words
+come from a separate product of its hypotheses with these words' rows of the weight, so that they do not depend on the
+other sentences of the batch.
 
-The list alone would be too likely: with smoothed labels, a model gives a tenth of the probability to words that are
-never right. So the words outside the list are represented by a sample of r of them:
+Normalised over its list alone, every word would be too likely: a model trained with label smoothing gives a tenth of
+the probability to words that are never right. So the words outside the list are represented by a sample of r of them:
 
     Z = Σ_{w in list} e^{l_w} + (V − M − n) / r · Σ_{w in sample} e^{l_w}
 
@@ -31,7 +32,7 @@ ROWS = 256  # whose log-probabilities are held at a time, see `OutputLayer.best`
 
 
 class WordLists(NamedTuple):
-    """The words that the translation of each sentence may consist of."""
+    """The words that the translation of each sentence may contain."""
 
     shared: Tensor  # [M], increasing; with the end mark
     sample: Tensor  # [r], words that are not shared, which represent those outside the lists; those of a list do not
@@ -39,7 +40,7 @@ class WordLists(NamedTuple):
 
 
 class OwnWords(NamedTuple):
-    """The words of each sentence alone, with their rows of the output layer's weight; one row per sentence."""
+    """Each sentence's own words, which are not shared, and their rows of the output weight; one row per sentence."""
 
     words: Tensor  # [B,n], −1 for padding
     weight: Tensor  # [B,n,D]; of 8-bit products, their levels
@@ -51,7 +52,7 @@ class OwnWords(NamedTuple):
 class ListedOutput:
     """The log-probabilities of a full output layer for the words of each sentence's list.
 
-    Law: they are those of `masked_log_probs`, which computes the logits of all words.
+    Law: they equal those of `masked_log_probs`, which computes the logits of all words.
     """
 
     def __init__(self, output: FullOutput, lists: WordLists) -> None:
@@ -60,7 +61,7 @@ class ListedOutput:
         self._common_logits = _product_of(output, torch.cat([lists.shared, lists.sample]))
 
     def own(self, words: Tensor) -> OwnWords:
-        """What the layer needs of the sentences' own words [B,n]; n is rounded up, as tiny products have other bits."""
+        """The sentences' own words [B,n] with their weights; n is rounded up, as tiny products round differently."""
         size = words.shape[1]
         words = F.pad(words, (0, max(COLUMNS, size + -size % COLUMNS) - size), value=-1)
         rows, is_padding, product = words.clamp(min=0), words < 0, self.output.product
@@ -98,13 +99,13 @@ class ListedOutput:
         return parts[0] if len(parts) == 1 else BestWords(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _listed_log_probs(self, hidden: Tensor, own_logits: Tensor, sample_weight: Tensor) -> Tensor:
-        """The log-probabilities [N,M+n] of the shared and of the own words."""
+        """The log-probabilities [N,M+n] of the shared words and of each sentence's own words."""
         common, shared = wide(self._common_logits(hidden)), len(self.shared)
         logits = torch.cat([common[:, :shared], own_logits, common[:, shared:] + sample_weight], dim=1)
         return F.log_softmax(logits, dim=-1)[:, : shared + own_logits.shape[1]]
 
     def _words_in(self, columns: Tensor, own: Tensor) -> Tensor:
-        """The words [N,C] of columns of the logits, given the rows' own words [N,n]; padding is word 0, with −∞."""
+        """The words [N,C] in these columns of the logits, given each row's own words [N,n]; padding becomes word 0."""
         size = len(self.shared)
         own_words = own.gather(1, (columns - size).clamp(min=0)).clamp(min=0)
         return torch.where(columns < size, self.shared[columns.clamp(max=size - 1)], own_words)
@@ -125,7 +126,7 @@ class ListedOutput:
 
 
 def masked_log_probs(output: FullOutput, hidden: Tensor, lists: WordLists) -> Tensor:
-    """The clear version, from the logits [N,V] of all words."""
+    """The log-probabilities of `ListedOutput`, computed from the logits [N,V] of all words: the readable version."""
     logits, beams = wide(output.logits(hidden)), len(hidden) // len(lists.own)
     rows = []
     for row, row_logits in enumerate(logits):
@@ -141,7 +142,7 @@ def masked_log_probs(output: FullOutput, hidden: Tensor, lists: WordLists) -> Te
 
 
 def _sample_weight(own: Tensor, shared: Tensor, sample: Tensor, *, vocabulary: int) -> Tensor:
-    """[B,r], see `OwnWords`; r counts only the words of the sample that are not in the list."""
+    """[B,r], see `OwnWords`; the divisor r counts only the words of the sample that are not in the list."""
     is_listed = (own[:, :, None] == sample).any(dim=1)
     others = vocabulary - len(shared) - (own >= 0).sum(dim=1)
     used = (~is_listed).sum(dim=1).clamp(min=1)
@@ -162,7 +163,7 @@ def _products(inputs: Tensor, weight: Tensor, *, slots: Slots | None) -> Tensor:
 
 
 class _OwnRows(NamedTuple):
-    """The parts of `OwnWords` for each hypothesis, which are those of its sentence."""
+    """The parts of `OwnWords` with one row per hypothesis: that of its sentence."""
 
     words: Tensor  # [N,n]
     scales: Tensor | None  # [N,n]
@@ -181,7 +182,7 @@ def _of_rows(own: OwnWords, *, rows: int, slots: Slots | None) -> _OwnRows:
 
 
 def _product_of(output: FullOutput, words: Tensor) -> Callable[[Tensor], Tensor]:
-    """The logits of some words, with the same kind of product as that of all words."""
+    """A function that computes the logits of these words, with the same kind of product as the output layer."""
     product = output.product
     if isinstance(product, Int8Linear):
         with weightless():

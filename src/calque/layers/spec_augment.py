@@ -15,11 +15,11 @@ class SpecAugmentConfig(Config):
     """Masks over features in training; a mask covers a random number of neighbouring bands or frames."""
 
     frequency_masks: int = Field(default=2, ge=0, le=16)
-    """Masks of bands per recording; 0 turns them off."""
+    """Number of masks over bands per recording; 0 turns them off."""
     frequency_width: int = Field(default=15, ge=1)
     """The largest number of bands that a mask covers."""
     time_masks: int = Field(default=2, ge=0, le=64)
-    """Masks of frames per recording; 0 turns them off."""
+    """Number of masks over frames per recording; 0 turns them off."""
     time_width: int = Field(default=20, ge=1)
     """The largest number of frames (10 ms each) that a mask covers."""
     time_share: float = Field(default=0.2, gt=0, le=1)
@@ -27,7 +27,7 @@ class SpecAugmentConfig(Config):
 
 
 def spec_augment(features: Padded, config: SpecAugmentConfig) -> Tensor:
-    """The features [B,F,M] with 0 under random masks, drawn from torch's generator."""
+    """The features [B,F,M], set to 0 under random masks, which torch's generator draws."""
     values = features.values
     lengths = features.device_lengths
     bands = torch.full_like(lengths, values.shape[2])
@@ -41,7 +41,7 @@ def spec_augment(features: Padded, config: SpecAugmentConfig) -> Tensor:
 
 
 def _random_block(lengths: Tensor, most: Tensor, *, size: int) -> Tensor:
-    """[B,size], true in a block of 0 to `most` [B] places that begins anywhere it fits within `lengths` [B]."""
+    """[B,size], true in a block of 0 to `most` [B] positions that begins anywhere it fits within `lengths` [B]."""
     draws = torch.rand(2, len(lengths), device=lengths.device)
     width = (draws[0] * (most + 1)).long()
     start = (draws[1] * (lengths - width + 1)).long()

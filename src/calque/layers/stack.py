@@ -31,7 +31,7 @@ class StackConfig(Config):
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """Dropout on the embeddings, between layers and on the decoder's output."""
     variational: bool = False
-    """One dropout mask for all positions of a sentence, on the recurrent states too (Gal 2016); slower to train."""
+    """Use one dropout mask for all positions of a sentence, also on recurrent states (Gal 2016); slower to train."""
     weight_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the recurrent weights, one mask per batch (DropConnect, Merity 2018)."""
     layer_norm: bool = False
@@ -41,7 +41,7 @@ class StackConfig(Config):
 
     @property
     def embedding_dropout(self) -> float:
-        """The dropout that an embedding applies itself; variational dropout is applied by the first layer."""
+        """The dropout rate of the embedding: 0 if dropout is variational, since the first layer then applies it."""
         return 0.0 if self.variational else self.dropout
 
 
@@ -116,7 +116,7 @@ class RecurrentStack(nn.Module):
     def enter(self, inputs: Tensor, state: StackState) -> Tensor:
         """The contribution [N,T,G·D] of inputs to the first layer's gates, for all T steps at once.
 
-        The inputs may be narrower than the layer expects, [N,T,E'] with E' ≤ E; then they are its first E' columns.
+        The inputs may be narrower than the layer expects, [N,T,E'] with E' ≤ E; they are then its first E' inputs.
         """
         if state.masks is not None:
             inputs = inputs * state.masks.inputs[0][:, None, : inputs.shape[-1]]
@@ -134,7 +134,7 @@ class RecurrentStack(nn.Module):
         return lambda inputs: project(inputs * mask)
 
     def weights(self, state: StackState) -> Weights | None:
-        """The recurrent weights of a pass, for `step`; None without weight dropout. Call it once before a loop."""
+        """The recurrent weights after weight dropout, for `step`; None without it. Call this once before a loop."""
         if state.weight_masks is None:
             return None
         layers = (layer for layer, _ in self._levels())

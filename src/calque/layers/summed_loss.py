@@ -18,7 +18,7 @@ CHUNK = 1 << 22  # logits of a chunk: 16 MB, which a large cache holds; smaller 
 def can_sum_in_chunks(hidden: Tensor, weight: Tensor) -> bool:
     """Whether `summed_cross_entropy` may compute the loss: on a CPU, if a gradient is needed.
 
-    In float16, the gradient of the logits would underflow before the loss is scaled.
+    It may not in float16, where the gradient of the logits would underflow before the loss is scaled.
     """
     return (
         hidden.device.type == "cpu"
@@ -32,7 +32,7 @@ def can_sum_in_chunks(hidden: Tensor, weight: Tensor) -> bool:
 def summed_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, smoothing: float, ignored: int
 ) -> Tensor:
-    """The cross-entropy of targets [M], summed, given hidden [M,D], weight [V,D] and bias [V]; at least in float32.
+    """The summed cross-entropy of targets [M], given hidden [M,D], weight [V,D] and bias [V]; in at least float32.
 
     With logits z = W h + b, p = softmax z and y = (1 − ε)·one-hot + ε/V, a position has
 
@@ -40,7 +40,7 @@ def summed_cross_entropy(
         gradient with respect to z   p − y
 
     Since the losses are summed, the gradient is known, up to a factor, as soon as the logits are: each chunk of
-    positions adds its part of the gradients of h, W and b while its logits are at hand, and they are then
+    positions adds its part of the gradients of h, W and b while its logits are in memory, and the logits are then
     discarded. Positions whose target is `ignored` are left out. The result can be differentiated once.
     """
     return _SummedCrossEntropy.apply(hidden, weight, bias, targets, smoothing, ignored)  # type: ignore[no-any-return,no-untyped-call]
@@ -89,7 +89,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:
-    """The data type of matrix products: that of autocast if it is on."""
+    """The data type of matrix products: that of autocast if it is on, otherwise that of `hidden`."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden.dtype
 
 

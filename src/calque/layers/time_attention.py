@@ -57,7 +57,7 @@ class TimeAttention(AttentionLayer):
 def time_buckets(asked: Tensor, times: Tensor, *, count: int) -> Tensor:
     """[B,T,T], the bucket of the time from every event (`times` [B,T]) to every prediction (`asked` [B,T]).
 
-    Bucket 0 is a time of 0, bucket b are times from 2^(b−1) to below 2^b, and the last bucket all longer ones.
+    Bucket 0 holds times of 0, bucket b times from 2^(b−1) to below 2^b, and the last bucket all longer ones.
     """
     gaps = (asked[:, :, None] - times[:, None]).clamp(min=0)
     bounds = 2 ** torch.arange(count - 1, device=gaps.device)

@@ -42,7 +42,7 @@ class AttentionalSteps(NamedTuple):
 
 
 class AttentionalDecoder(Decoder[S, C]):
-    """A decoder with one attention over the memory, which may also copy source words."""
+    """A decoder with a single attention layer over the memory; it can also copy source words."""
 
     has_fixed_state = True
 
@@ -83,7 +83,7 @@ class AttentionalDecoder(Decoder[S, C]):
     def build_output(
         self, hidden: Tensor, attended: Attended, *, states: Tensor, embedded: Tensor, attention: bool
     ) -> Output:
-        """The decoder's output for hidden vectors [N,T,·] and what was `attended` to.
+        """The decoder's output, given hidden vectors [N,T,·] and the result of attention.
 
         In copying decoders, the gate is computed from the context, the states [N,T,D] and the embedded words [N,T,E].
         """

@@ -28,7 +28,7 @@ class BagOfWordsEncoderConfig(Config):
 
 
 class BagOfWordsEncoder(Encoder):
-    """Encodes each word by itself, and the sentence by the mean of its word vectors; not from a paper.
+    """Encodes each word separately, and the sentence by the mean of its word vectors. It is not from a paper.
 
     valuesₛ = tanh(W eₛ + b) for the word vectors eₛ; final = tanh(W ē + b) for their mean ē.
     """

@@ -1,4 +1,4 @@
-"""From an encoder's final states to a decoder's initial state. Letters: B sentences, L layers, D width."""
+"""The bridge from an encoder's final states to a decoder's initial state. Letters: B sentences, L layers, D width."""
 
 from typing import Literal, assert_never
 
@@ -17,7 +17,7 @@ class Bridge(nn.Module):
     tanh: tanh(W h) of each layer with a shared W; if the encoder has fewer layers (one, if it is not recurrent), all
     layers are computed from its top state, each with its own W;
     backward: like tanh, but of the backward direction only, tanh(W ←h₁) (Bahdanau 2015, A.2.2); zero: zeros.
-    Parts that the encoder does not have (the cell of an LSTM after a GRU) are zero.
+    Parts that the encoder does not have, such as the cell of an LSTM decoder after a GRU encoder, are zero.
     """
 
     def __init__(self, name: BridgeName, *, cell: CellName, memory: MemoryShape, layers: int, width: int) -> None:

@@ -20,7 +20,7 @@ from calque.models.transformer import TransformerEncoderConfig
 
 
 class NoEncoderConfig(Config):
-    """The vectors of the image are the memory itself."""
+    """No further encoder: the memory consists of the image's vectors."""
 
     kind: Literal["none"] = "none"
 
@@ -32,18 +32,20 @@ class CaptionerConfig(Config):
     image: ImageConfig = GridConfig()
     """How an image becomes a grid of vectors: grid (convolutions) or patches."""
     encoder: Annotated[NoEncoderConfig | TransformerEncoderConfig, Field(discriminator="kind")] = NoEncoderConfig()
-    """What follows: none, or a transformer over the vectors."""
+    """The encoder that reads these vectors: none or transformer."""
     decoder: DecoderConfig = BahdanauConfig(cell="lstm", bridge="tanh")
     doubly_stochastic: float = Field(default=0.0, ge=0)
-    """λ: weight of the term Σₛ (1 − Σₜ αₜₛ)² of each caption, which asks for attention to every part of the image
-    (Xu 2015, eq. 14)."""
+    """λ: weight of the term Σₛ (1 − Σₜ αₜₛ)² of each caption, which encourages attention to every part of the image (Xu
+    2015, eq. 14)."""
     tie: bool = False
-    """Share the word matrices of output layer and decoder."""
+    """Share one word matrix between the output layer and the decoder's embedding."""
 
     @model_validator(mode="after")
     def _compatible(self) -> "CaptionerConfig":
         if getattr(self.decoder, "copies", False):
-            raise ValueError("decoder.copies: an image has no words to copy; set model.decoder.copies = false")
+            raise ValueError(
+                "decoder.copies = true cannot be used with images, which have no words to copy; set it to false"
+            )
         if self.doubly_stochastic and self.decoder.kind in ("recurrent", "cho"):
             raise ValueError(
                 f"doubly_stochastic = {self.doubly_stochastic} and decoder.kind = {self.decoder.kind!r} cannot be "
@@ -62,16 +64,16 @@ class CaptionerConfig(Config):
         return getattr(getattr(self.decoder, "attention", None), "choice", "soft") == "hard"
 
     def positions(self, size: int) -> int:
-        """The number of positions S of an encoded image of `size` pixels in height and width."""
+        """The number of positions S of an encoded image whose height and width are `size` pixels."""
         return self.side(size) ** 2
 
     def side(self, size: int) -> int:
-        """The number of rows and columns of the grid of an image."""
+        """The number of rows, and of columns, in the grid of an image whose height and width are `size` pixels."""
         return size // self.image.stride
 
 
 class CaptionerModel(Model):
-    """An encoder-decoder whose sources are images: pixels of uint8 [B,H,H,3], as the values of `Padded`."""
+    """An encoder-decoder whose sources are images: uint8 pixels [B,H,H,3], as the values of `Padded`."""
 
     def __init__(self, config: CaptionerConfig, *, vocabulary_size: int) -> None:
         nn.Module.__init__(self)
@@ -87,7 +89,7 @@ class CaptionerModel(Model):
 
 
 def build_image_encoder(config: CaptionerConfig) -> Encoder:
-    """The encoder that reads images."""
+    """The image encoder that a config describes."""
     inputs = build_image_inputs(config.image)
     match config.encoder:
         case NoEncoderConfig():
@@ -101,7 +103,7 @@ def build_image_encoder(config: CaptionerConfig) -> Encoder:
 def doubly_stochastic_term(attention: Tensor, counts: Tensor) -> Tensor:
     """Σ over images and positions of (1 − Σₜ αₜₛ)², given attention [B,T,S]; `counts` [B,T] is false for padding.
 
-    An image without a caption, which only fills a batch, adds nothing.
+    Images without a caption, which only fill up a batch, add nothing.
     """
     received = (attention * counts[..., None]).sum(dim=1)  # [B,S]
     return ((1 - received) ** 2 * counts.any(dim=1)[:, None]).sum()

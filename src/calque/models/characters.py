@@ -62,7 +62,7 @@ CharactersConfig = Annotated[
 
 
 class CharacterEncoder(nn.Module):
-    """Vectors of words from their characters.   Law: neither padding nor other words affect a word's vector."""
+    """Computes word vectors from characters. Law: neither padding nor other words affect a word's vector."""
 
     width: int  # D
 

@@ -58,7 +58,7 @@ class ConvolutionalEncoderConfig(ConvolutionalConfig):
 
 
 class ConvolutionalEncoder(Encoder):
-    """hˡ = √0.5 (v(W [hˡ⁻¹ᵢ₋ₖ/₂; …; hˡ⁻¹ᵢ₊ₖ/₂] + b) + hˡ⁻¹ᵢ), v the gated linear unit (§3.2, §3.4).
+    """hˡ = √0.5 (v(W [hˡ⁻¹ᵢ₋ₖ/₂; …; hˡ⁻¹ᵢ₊ₖ/₂] + b) + hˡ⁻¹ᵢ), where v is the gated linear unit (§3.2, §3.4).
 
     The values of the memory are z, the outputs of the last block, mapped back to the embeddings' width; the inputs of
     the memory are e, the embeddings.
@@ -246,5 +246,5 @@ def _at(positions: Tensor, places: Tensor) -> Tensor:
 
 
 def zero_padding(values: Tensor, mask: Tensor) -> Tensor:
-    """[B,S,D] with zeros where the mask [B,S] is false, like the paper's padding."""
+    """The values [B,S,D], with zeros where the mask [B,S] is false, like the paper's padding."""
     return values.masked_fill(~mask[..., None], 0)

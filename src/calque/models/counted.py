@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 class CountedModel(nn.Module):
-    """A module of tables, which stay in single precision where a model is given half of it."""
+    """A module of tables, in at least single precision whatever precision the model is cast to."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves the tables, as `to` and the like do."""
+        """Moves or casts the tables; they stay in single precision if the model is cast to half precision."""
 
         def moved(tensor: Tensor) -> Tensor:
             result = fn(tensor)

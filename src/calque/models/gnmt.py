@@ -57,9 +57,10 @@ class GnmtState(NamedTuple):
 
 
 class GnmtDecoder(AttentionalDecoder[GnmtState, GnmtContext]):
-    """The decoder of GNMT: its bottom layer attends to the source, all layers read the result (Wu 2016, §3, fig. 1).
+    """GNMT's decoder: its bottom layer attends to the source, and all layers read the result (Wu 2016, §3, fig. 1).
 
-    aᵢ is the attention of the bottom layer's state yᵢ₋₁ (eq. 4); every layer reads [x; aᵢ], x its input from below.
+    aᵢ is the attention of the bottom layer's state yᵢ₋₁ (eq. 4); every layer reads [x; aᵢ], where x is its input from
+    below.
     """
 
     def __init__(self, config: GnmtConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:

@@ -1,9 +1,9 @@
-"""The hidden Markov tagger TnT (Brants 2000): trigrams of labels, words given labels, suffixes of unknown words.
+"""The hidden Markov tagger TnT (Brants 2000): label trigrams, word probabilities, and suffixes for unknown words.
 
-Its tables are counted in a tagged corpus (`calque.statistics.tag_tables`), not trained.
+Its tables are estimated from counts in a tagged corpus (`calque.statistics.tag_tables`), not trained.
 
 Letters: B sentences, T words, Y labels, K kinds of words (2 with capitals), S = K · Y states, E = S + 1 with the
-boundary of sentences, C characters, N nodes of the suffix tree.
+sentence boundary, C characters, N nodes of the suffix tree.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,27 +25,27 @@ CELLS = 1 << 23  # transitions of a step that are computed together
 
 
 class HiddenMarkovConfig(Config):
-    """A hidden Markov tagger: labels are a chain of n-grams, and each word depends on its label alone."""
+    """A hidden Markov tagger: labels follow an n-gram model, and each word depends only on its label."""
 
     kind: Literal["hidden-markov"] = "hidden-markov"
     order: int = Field(default=3, ge=1, le=3)
-    """3: trigrams of labels; 2: bigrams; 1: each word's most frequent label, whatever its neighbours."""
+    """3: label trigrams; 2: label bigrams; 1: each word's most frequent label, regardless of its neighbours."""
     capitals: bool = True
-    """Whether capitalised words have labels and suffixes that are counted apart from those of other words."""
+    """Count the labels and suffixes of capitalised words separately from those of other words."""
     suffix: int = Field(default=10, ge=0, le=40)
     """The longest suffix, in characters, from which the label of an unknown word is predicted."""
     rare: int = Field(default=10, ge=1)
     """Suffixes are learnt from words that occur at most this often."""
     smoothing: float = Field(default=0.5, gt=0, le=1000)
-    """How much a known word's suffix counts, as a number of occurrences of the word."""
+    """The weight of a known word's suffix, as an equivalent number of occurrences of the word."""
 
 
 class HiddenMarkovTagger(CountedModel):
     """argmax over labels y of Πₜ P(yₜ | yₜ₋₂, yₜ₋₁) P(xₜ | yₜ), with the interface of a `TaggerModel`.
 
-    All tables are logarithms of probabilities. By Bayes, P(x | y) ∝ P(y | x) / P(y); a known word has a row of
-    P(y | x), an unknown one that of its suffix. The capitalisation of a word is a part of its label that is seen, not
-    hidden: a *state* is a label and a kind of word.
+    All tables are logarithms of probabilities. By Bayes, P(x | y) ∝ P(y | x) / P(y). A known word has its own row of
+    P(y | x); an unknown word has the row of its suffix. A *state* is a label together with the kind of the word, its
+    capitalisation, which is observed rather than hidden.
     """
 
     def __init__(self, config: HiddenMarkovConfig, *, sizes: TaggerSizes) -> None:
@@ -62,7 +62,7 @@ class HiddenMarkovTagger(CountedModel):
         self.is_upper = table(torch.zeros(sizes.characters, dtype=torch.bool))
 
     def fill(self, tables: Mapping[str, Tensor]) -> None:
-        """Sets the tables; the floating-point ones are probabilities."""
+        """Sets the tables; floating-point ones are given as probabilities and stored as logarithms."""
         self.take_sizes({name: table.shape for name, table in tables.items()})
         for name, parameter in self.named_parameters():
             table = tables[name]
@@ -70,7 +70,9 @@ class HiddenMarkovTagger(CountedModel):
 
     def forward(self, source: Words) -> Tensor:
         """log P(label | word) − log P(label, kind) of every state [B,T,S]; −∞ for states of the other kind."""
-        assert source.characters is not None and source.word_lengths is not None, "this model reads characters"
+        assert source.characters is not None and source.word_lengths is not None, (
+            "this model needs the characters of every word"
+        )
         word_lengths = source.word_lengths.to(source.characters.device)
         kinds = torch.zeros_like(source.words)
         if self.kinds > 1:
@@ -85,7 +87,7 @@ class HiddenMarkovTagger(CountedModel):
 
     def losses(self, scores: Tensor, labels: Tensor, lengths: Tensor, *, smoothing: float = 0.0) -> Tensor:
         """−log P(labels | words) [B]; 0 for rows without words."""
-        assert not smoothing, "a model that is not trained has no label smoothing"
+        assert not smoothing, "label smoothing does not apply to a model that is estimated from counts"
         is_label = torch.arange(self.sizes.labels, device=scores.device) == labels[..., None]
         given = scores.masked_fill(~is_label.repeat(1, 1, self.kinds), -torch.inf)
         losses = [
@@ -99,7 +101,7 @@ class HiddenMarkovTagger(CountedModel):
         return self.viterbi(scores, lengths, allowed=allowed).labels
 
     def viterbi(self, scores: Tensor, lengths: Tensor, *, allowed: Allowed | None = None) -> BestPaths:
-        """The most likely labels of each sentence, and their joint log-probability with the words up to a constant."""
+        """The most likely labels of each sentence, and their joint log-probability with the words, up to a constant."""
         paths = [chain.viterbi(allowed=allowed) for chain in self._chains(scores, lengths)]
         return BestPaths(torch.cat([path.labels for path in paths]), torch.cat([path.scores for path in paths]))
 
@@ -113,7 +115,7 @@ class HiddenMarkovTagger(CountedModel):
         return torch.cat([chain.log_marginals() for chain in self._chains(scores, lengths)])
 
     def chain_scores(self) -> ChainScores:
-        """The transitions as scores of labels, by the kinds of the words that they belong to."""
+        """The transition scores between labels, indexed by the kinds of the words."""
         labels, kinds, order = self.sizes.labels, self.kinds, self.config.order
         boundary = kinds * labels
         table: Tensor = self.transitions
@@ -135,9 +137,10 @@ class HiddenMarkovTagger(CountedModel):
         )
 
     def label_transitions(self) -> tuple[Tensor, Tensor, Tensor]:
-        """log P(label | label before) [Y,Y], of first labels [Y] and of the end after a label [Y], to look at.
+        """Log-probabilities for inspection: of the next label [Y,Y], of the first label [Y], and of the end [Y].
 
-        They are means over the kinds of the words and, for trigrams, over the label before, by how frequent these are.
+        They are averaged over the kinds of the words and, for trigrams, over the label two words back, weighted by
+        frequency.
         """
         kinds, labels, order = self.kinds, self.sizes.labels, self.config.order
         shares = self.states.exp()  # [K,Y]
@@ -151,7 +154,7 @@ class HiddenMarkovTagger(CountedModel):
         return joined.log(), start.view(kinds, labels).sum(dim=0).log(), by_label[:, -1].log()
 
     def take_sizes(self, sizes: Mapping[str, torch.Size]) -> None:
-        """Gives the suffix tree the size that it has in a file; all other sizes are known."""
+        """Resizes the suffix tree to its size in a file; all other sizes are known from the vocabularies."""
         keys = sizes.get("suffix_keys")
         if keys is not None and len(keys) == 1:
             nodes, labels = self.kinds + keys[0], self.sizes.labels
@@ -159,15 +162,15 @@ class HiddenMarkovTagger(CountedModel):
             self.suffixes = nn.Parameter(self.suffixes.new_empty((nodes, labels)), requires_grad=False)
 
     def fault(self) -> str | None:
-        """Why the tables cannot be those of a tagger."""
+        """An error message if the tables, as loaded from a file, are invalid; None if they are valid."""
         keys, characters = self.suffix_keys, max(1, self.sizes.characters)
         if len(keys) and not (keys[0] >= 0 and (keys[1:] > keys[:-1]).all()):
             return "suffix_keys: not in ascending order"
         if (keys // characters >= torch.arange(len(keys), device=keys.device) + self.kinds).any():
             return "suffix_keys: a suffix extends one that does not exist"
-        if any((table > 0).any() for table in (self.transitions, self.words, self.suffixes)):
-            return "a probability above 1"
-        return None
+        tables = {"transitions": self.transitions, "words": self.words, "suffixes": self.suffixes}
+        too_high = next((name for name, table in tables.items() if (table > 0).any()), None)
+        return None if too_high is None else f"{too_high}: a probability above 1"
 
     def _suffix_nodes(self, characters: Tensor, lengths: Tensor, kinds: Tensor) -> Tensor:
         """The node [B,T] of the longest known suffix of every word, given its characters [B,T,C] and their number."""
@@ -183,7 +186,7 @@ class HiddenMarkovTagger(CountedModel):
         return nodes
 
     def _chains(self, scores: Tensor, lengths: Tensor) -> Iterator[LabelChain]:
-        """The chains of some rows at a time, so that memory does not grow with the batch."""
+        """Yields the label chains of a few rows at a time, so that memory does not grow with the batch."""
         transitions = self.chain_scores()
         by_kind = scores.view(*scores.shape[:2], self.kinds, self.sizes.labels)
         emissions, kinds = by_kind.amax(dim=2), by_kind.amax(dim=3).argmax(dim=2)

@@ -30,15 +30,15 @@ class GridConfig(Config):
     width: Width = 128
     """Width of the vectors. Earlier stages are narrower: half as wide, a quarter as wide and so on."""
     normalisation: Literal["group", "none"] = "group"
-    """Normalise the features of each image after every convolution (Wu and He 2018), or not."""
+    """Normalisation after every convolution: group (over the features of each image; Wu and He 2018) or none."""
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
-    """Add to every vector an encoding of its row and column, or not (Xu 2015)."""
+    """The encoding of its row and column that is added to every vector: sinusoidal, or none (Xu 2015)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the vectors."""
 
     @property
     def stride(self) -> int:
-        """Height and width of the pixels that a vector stands for."""
+        """The height and width, in pixels, of the image area that a vector represents."""
         return 1 << self.stages
 
     @field_validator("width")
@@ -56,11 +56,11 @@ class PatchesConfig(Config):
     width: Width = 128
     """Width of the vectors."""
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
-    """Add to every vector an encoding of its row and column, or not."""
+    """The encoding of its row and column that is added to every vector: sinusoidal or none."""
 
     @property
     def stride(self) -> int:
-        """Height and width of the pixels that a vector stands for."""
+        """The height and width, in pixels, of the image area that a vector represents."""
         return self.patch
 
     @field_validator("width")
@@ -76,7 +76,7 @@ class ImageInputs(Inputs, ABC):
     """The vectors of an image, row by row from its upper left corner."""
 
     def forward(self, source: Padded) -> Padded:
-        """The vectors [B,S,D] of pixels [B,H,H,3]."""
+        """The vectors [B,S,D] of images, given their pixels [B,H,H,3]."""
         weight = next(self.parameters())
         pixels = ((source.values.to(weight.dtype) - MEAN) / DEVIATION).permute(0, 3, 1, 2)
         grid = self.grid(pixels)  # [B,D,G,G]
@@ -89,7 +89,7 @@ class ImageInputs(Inputs, ABC):
 
     @abstractmethod
     def grid(self, pixels: Tensor) -> Tensor:
-        """The vectors [B,D,G,G] of pixels [B,3,H,H]."""
+        """The vectors [B,D,G,G] of images, given their pixels [B,3,H,H]."""
 
 
 class GridInputs(ImageInputs):
@@ -115,7 +115,7 @@ class GridInputs(ImageInputs):
 
 
 class GridStage(nn.Module):
-    """Two convolutions of 3 × 3 pixels; the first halves height and width, the second adds to its input."""
+    """Two convolutions of 3 × 3 pixels; the first halves height and width, the second has a residual connection."""
 
     def __init__(self, before: int, *, width: int, normalised: bool) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class GridEncoder(Encoder):
 
 
 def grid_positions(grid: Tensor) -> Tensor:
-    """Encodings [D,G,G] of the rows and columns of a grid [B,D,G,G]: half of the channels each (Wang and Liu 2021)."""
+    """Encodings [D,G,G] of rows and columns of a grid [B,D,G,G], half of the channels for each (Wang and Liu 2021)."""
     width, rows, columns = grid.shape[1:]
     half = width // 4 * 2  # even, as sinusoids come in pairs
     vertical = sinusoids(rows, width=half).to(grid)[:, None].expand(rows, columns, half)
@@ -175,7 +175,7 @@ def _refuse_odd(width: int) -> int:
 
 
 def build_image_inputs(config: ImageConfig) -> ImageInputs:
-    """The layer that a config describes."""
+    """The layer that computes the vectors of images, as a config describes it."""
     match config:
         case GridConfig():
             return GridInputs(config)

@@ -59,7 +59,9 @@ class WordInputs(Inputs):
             words = words.masked_fill(torch.rand(words.shape, device=words.device) < self.word_dropout, UNKNOWN)
         parts = [self.words(words)]
         if self.characters is not None:
-            assert source.characters is not None and source.word_lengths is not None, "this model reads characters"
+            assert source.characters is not None and source.word_lengths is not None, (
+                "this model needs the characters of every word"
+            )
             parts.append(self._character_vectors(source.characters, source.word_lengths, lengths=source.lengths))
         for embedding, ids in zip(self.columns, source.columns, strict=True):
             parts.append(embedding(ids))
@@ -78,7 +80,7 @@ class WordInputs(Inputs):
 
 
 class FrameInputs(Inputs):
-    """The input vectors of frames: every k neighbouring frames f are stacked and become one, x = W [f₁; …; fₖ] + b.
+    """The input vectors of frames: every k neighbouring frames f are stacked and projected, x = W [f₁; …; fₖ] + b.
 
     If the last group has fewer frames, it is padded with zeros.
     """

@@ -14,7 +14,7 @@ from calque.tensors import Padded, length_mask
 
 
 class Memory(NamedTuple):
-    """The encoded source; rows are sentences."""
+    """The encoded source; one row per sentence."""
 
     values: Tensor  # [B,S,D]
     mask: Tensor  # [B,S], true where there is a token
@@ -108,7 +108,7 @@ class Decoder(nn.Module, Generic[State, Context]):
     has_fixed_state: bool = False  # the tensors of a state have the same shapes after every token
 
     def prepare(self, memory: Memory) -> Context:
-        """What the decoder computes once per sentence, such as projected keys, initial states; rows are sentences."""
+        """The values that the decoder computes once per sentence, such as projected keys; one row per sentence."""
         raise NotImplementedError
 
     def start(self, context: Context) -> State:

@@ -1,4 +1,4 @@
-"""Language models: P(x) = Π P(xₜ | x₁…xₜ₋₁), recurrent, a Transformer or n-grams, without any source.
+"""Language models P(x) = Π P(xₜ | x₁…xₜ₋₁): recurrent networks, Transformers and n-gram models.
 
 Mikolov et al. 2010 (recurrent); Zaremba et al. 2014 (dropout between layers); Merity et al. 2018 (AWD-LSTM); Vaswani
 et al. 2017, with self-attention alone. For n-gram models see the module `ngram`.
@@ -104,7 +104,7 @@ class LanguageModelConfig(Config):
         is_recurrent = isinstance(self.network, RecurrentLanguageConfig)
         if isinstance(self.network, NgramLanguageConfig) and self.output != FullOutputConfig():
             raise ValueError(
-                f"output.kind = {self.output.kind!r} is not used with network.kind = 'ngram', which has tables; "
+                f"output.kind = {self.output.kind!r} has no effect with network.kind = 'ngram', which looks up tables; "
                 "leave it out"
             )
         refuse_unused(self, {"spread": (is_recurrent, "network.kind = 'recurrent'")}, info)
@@ -259,7 +259,7 @@ class TransformerNetwork(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """A language model: a recurrent or Transformer network with its output layer, or histories with their tables."""
+    """A language model: a recurrent or Transformer network with its output layer, or n-gram tables."""
 
     def __init__(self, config: LanguageModelConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -281,7 +281,7 @@ class LanguageModel(nn.Module):
 
     @property
     def carries(self) -> bool:
-        """Whether the state is carried from batch to batch of running text: not in Transformers."""
+        """Whether the state is carried from one batch of running text to the next: False for Transformers."""
         return not isinstance(self.network, TransformerNetwork)
 
     def start(self, rows: int) -> Any:

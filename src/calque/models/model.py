@@ -66,8 +66,8 @@ class ModelConfig(Config):
 
     kind: Literal["encoder-decoder"] = "encoder-decoder"
     tie: Literal["none", "target", "embeddings", "all", "auto"] = "none"
-    """Shared word matrices. none; target: output layer and target embedding; embeddings: both embeddings; all: all
-    three. The last two need a joint vocabulary. auto: all with a joint vocabulary, target without one."""
+    """Which word matrices are shared. none; target: output layer and target embedding; embeddings: both embeddings;
+    all: all three. The last two need a joint vocabulary. auto: all with a joint vocabulary, target without one."""
     spread: float | None = Field(default=None, gt=0)
     """Initialise the weights of recurrent models, embeddings and output layer included, uniformly between ± this value
     (0.1 in Luong et al. 2015; narrower models need a larger one). By default, each layer has its own initialisation."""
@@ -95,7 +95,7 @@ class ModelConfig(Config):
         return self
 
     def tie_with(self, *, joint: bool) -> str:
-        """Which word matrices are shared: `tie`, or what "auto" means; `joint`: the sides share one vocabulary."""
+        """The value of `tie`, with "auto" resolved; `joint` says whether both sides share one vocabulary."""
         if self.tie != "auto":
             return self.tie
         if isinstance(self.output, AdaptiveOutputConfig):  # its weights cannot be shared
@@ -115,7 +115,7 @@ class ModelConfig(Config):
 
 
 class Sizes(NamedTuple):
-    """The vocabulary sizes of both sides; `joint` if they share one vocabulary."""
+    """The vocabulary sizes of both sides; `joint` is true if they share one vocabulary."""
 
     source: int
     target: int
@@ -123,7 +123,7 @@ class Sizes(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What the decoder needs of the encoded sources, computed once; one row per sentence."""
+    """The values that the decoder needs from the encoded sources, computed once; one row per sentence."""
 
     decoder: Any
     tokens: Tensor | None  # [B,S] source ids, if the decoder copies
@@ -237,7 +237,7 @@ class Model(DecoderModel):
         return memory
 
     def prepare(self, source: Padded) -> Context:
-        """Encodes a source, and computes what the decoder needs of it at every step."""
+        """Encodes a source, and computes the values that the decoder needs at every step."""
         return Context(self.decoder.prepare(self.encode(source)), source.values if self.copies else None)
 
     def _tie(self, layer: Any, embedding: Any, *, key: str) -> None:

@@ -28,25 +28,27 @@ LN10 = log(10)
 
 
 class NgramLanguageConfig(Config):
-    """Counts of n-grams, with modified Kneser-Ney smoothing (Chen and Goodman 1998)."""
+    """An n-gram model with modified Kneser-Ney smoothing (Chen and Goodman 1998)."""
 
     kind: Literal["ngram"] = "ngram"
     order: int = Field(default=5, ge=1, le=20)
     """The length of the longest n-grams: a word depends on the `order` − 1 words before it."""
     prune: list[Annotated[int, Field(ge=0)]] = Field(default=[], max_length=19)
-    """Leave out n-grams that occur at most this often: a number for each length from 2 on, never less than the one
-    before; the last one also holds for longer n-grams. By default, all n-grams are kept."""
+    """Drop n-grams that occur at most this often. There is one threshold per length from 2 on, none lower than the one
+    before; the last one also applies to longer n-grams. By default, all n-grams are kept."""
 
     @field_validator("prune")
     @classmethod
     def _ascending(cls, value: list[int]) -> list[int]:
         if value != sorted(value):
-            raise ValueError(f"{value}: longer n-grams need thresholds at least as high as those of shorter ones")
+            raise ValueError(
+                f"{value} must not decrease: longer n-grams need thresholds at least as high as those of shorter ones"
+            )
         return value
 
 
 class NgramNetwork(nn.Module):
-    """The history of an n-gram model.   Law: reading x and then y equals reading x + y."""
+    """Keeps the history of an n-gram model. Law: reading x and then y equals reading x + y."""
 
     nothing: Tensor
 
@@ -71,8 +73,8 @@ class NgramNetwork(nn.Module):
 class NgramOutput(CountedModel, OutputLayer):
     """The probabilities of the next word, given histories of ids [...,H], looked up in back-off tables.
 
-    Logarithms in the tables are to base 10, as in ARPA files. They are at least single precision whatever the model's.
-    A layer that was just built has empty tables; `fill` sets them, and a loaded model takes the sizes of its file.
+    The tables hold logarithms to base 10, as in ARPA files, in at least single precision whatever the model's
+    precision. A new layer has empty tables; `fill` sets them, and loading a model resizes them to those of its file.
     """
 
     def __init__(self, *, order: int, vocabulary_size: int) -> None:
@@ -112,7 +114,7 @@ class NgramOutput(CountedModel, OutputLayer):
         return log_probs.view(*hidden.shape[:-1], self.vocabulary_size)
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
-        """[M], −log p of targets [M] after histories [M,H]; 0 where the target is `ignored`. Not to be smoothed."""
+        """[M], −log p of targets [M] after histories [M,H]; 0 where the target is `ignored`. `smoothing` must be 0."""
         assert not smoothing
         words = targets.masked_fill(targets == ignored, 0)
         scores: Tensor = self.log10_probs["1"][words]
@@ -130,7 +132,7 @@ class NgramOutput(CountedModel, OutputLayer):
         return lengths
 
     def take_sizes(self, sizes: Mapping[str, torch.Size]) -> None:
-        """Gives the tables of higher orders the sizes that they have in a file; those of order 1 are known."""
+        """Resizes the tables of orders above 1 to their sizes in a file; that of order 1 is the vocabulary size."""
         for kind in ("keys", "log10_probs", "log10_backoffs"):
             table = getattr(self, kind)
             for level in range(2, self.order + 1):

@@ -19,9 +19,9 @@ class PhraseSearchConfig(Config):
     stack: int = Field(default=100, ge=1, le=100_000)
     """Hypotheses kept per stack, i.e. per number of translated source words (histogram pruning)."""
     threshold: float = Field(default=10.0, gt=0, le=1e6)
-    """Hypotheses are dropped if their score is this much below the best one of their stack."""
+    """Drop hypotheses whose score is this much below that of the best one of their stack."""
     pops: int = Field(default=150, ge=1, le=10_000_000)
-    """Hypotheses made per stack (cube pruning); more are slower and find better ones."""
+    """Hypotheses created per stack (cube pruning); larger values are slower but find better translations."""
     distortion: int = Field(default=6, ge=0, le=1000)
     """The longest jump over source words; 0 translates in the order of the source."""
     options: int = Field(default=20, ge=1, le=10_000)
@@ -36,9 +36,9 @@ class PhraseTuningConfig(Config):
     iterations: int = Field(default=4, ge=0, le=100)
     """Rounds of translating the validation sources and optimising the weights; 0 keeps the initial weights."""
     nbest: int = Field(default=100, ge=1, le=10_000)
-    """Translations of each sentence that an iteration adds to those of the earlier ones."""
+    """Translations per sentence that each iteration adds to those of earlier ones."""
     restarts: int = Field(default=2, ge=0, le=1000)
-    """Random weights from which the optimisation also starts."""
+    """Number of random starting points of the optimisation, besides the current weights."""
     sentences: int = Field(default=1000, ge=1)
     """At most this many validation pairs are used."""
 
@@ -60,16 +60,16 @@ class PhraseBasedConfig(Config):
     discount: Literal["none", "kneser-ney"] = "kneser-ney"
     """Smoothing of phrase probabilities."""
     reordering: bool = False
-    """Lexicalised reordering: whether a phrase follows the one before it monotonely, swapped or elsewhere."""
+    """Use lexicalised reordering, which models whether a phrase is monotone, swapped or discontinuous."""
     translations: int = Field(default=50, ge=1)
     """Translations kept per source phrase, the most likely ones."""
     language_order: int = Field(default=5, ge=0, le=9)
     """The n-gram order of the target language model; 0 for none."""
     case: Literal["lowercase", "truecase", "keep"] = "truecase"
-    """truecase: the first word of a line is read in its most frequent form; lowercase: every word is. Both capitalise
-    the first word of a translation if that of the source is. keep: texts are read as they are."""
+    """truecase: the first word of a line gets its most frequent casing; lowercase: every word does. Both capitalise the
+    first word of a translation if the source begins with a capital. keep: the casing of texts is not changed."""
     weights: dict[str, float] = Field(default_factory=dict)
-    """Initial weights of features; those left out have their usual values."""
+    """Initial weights by feature; features that are left out have default weights."""
     tuning: PhraseTuningConfig = PhraseTuningConfig()
     search: PhraseSearchConfig = PhraseSearchConfig()
 
@@ -77,7 +77,7 @@ class PhraseBasedConfig(Config):
     def _known_weights(self) -> "PhraseBasedConfig":
         if unknown := sorted(set(self.weights) - set(self.initial_weights())):
             raise ValueError(
-                f"weights: unknown features {', '.join(unknown)}; this model has {', '.join(self.initial_weights())}"
+                f"weights: unknown features {', '.join(unknown)}; valid features: {', '.join(self.initial_weights())}"
             )
         return self
 
@@ -113,7 +113,7 @@ ORIENTATION_FEATURES = (
 
 
 class PhraseTables(nn.Module):
-    """Named tables of a statistical translation model; integers and float32, always on the CPU."""
+    """Named tables of a statistical translation model: integer and float32 tensors, always on the CPU."""
 
     def __init__(self, tables: Mapping[str, Tensor], *, weights: Mapping[str, float]) -> None:
         super().__init__()

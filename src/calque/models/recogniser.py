@@ -44,7 +44,8 @@ class RecogniserConfig(Config):
     features: Width = 80
     """Mel bands."""
     normalise: NormaliseOver = "utterance"
-    """Mean 0 and variance 1 of each band: utterance (of each recording), global (of the training data), or none."""
+    """Normalise each band to mean 0 and variance 1: utterance (over each recording), global (over the training data) or
+    none."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout on the encoder's output before the CTC head."""
     augmentation: SpecAugmentConfig = SpecAugmentConfig()
@@ -53,12 +54,12 @@ class RecogniserConfig(Config):
     """The encoder of the subsampled frames. Its `embedding` (in a Transformer its `width`) is the width of the vectors
     that it reads."""
     decoder: DecoderConfig | None = None
-    """The attention decoder; none if head = "ctc", by default one LSTM layer with Luong's attention otherwise."""
+    """The attention decoder, by default one LSTM layer with Luong's attention; not used if head = "ctc"."""
 
     @model_validator(mode="before")
     @classmethod
     def _decoder_by_head(cls, values: Any) -> Any:
-        """A decoder if the head needs one and none is given, and none with CTC alone."""
+        """Adds the default decoder if the head needs one and none is given; removes the decoder if head = "ctc"."""
         if not isinstance(values, dict):
             return values
         decoder = values.get("decoder")
@@ -74,11 +75,15 @@ class RecogniserConfig(Config):
         if self.decoder is None:
             return self
         if getattr(self.decoder, "copies", False):
-            raise ValueError("decoder.copies copies words of a source text, which a recording does not have")
+            raise ValueError(
+                "decoder.copies = true cannot be used with recordings, which have no words to copy; set it to false"
+            )
         if self.decoder.kind in ("recurrent", "cho"):
-            raise ValueError(f"decoder.kind = {self.decoder.kind!r} has no attention; choose another decoder")
+            raise ValueError(
+                f"decoder.kind = {self.decoder.kind!r} has no attention, which recognisers need; choose another one"
+            )
         if getattr(getattr(self.decoder, "attention", None), "choice", "soft") != "soft":
-            raise ValueError("decoder.attention.choice = 'hard' is for translation; set it to 'soft'")
+            raise ValueError("decoder.attention.choice = 'hard' is not supported in recognisers; set it to 'soft'")
         return self
 
     @property
@@ -92,7 +97,7 @@ class RecogniserConfig(Config):
 
 
 class RecogniserSizes(NamedTuple):
-    """What a recogniser's shape depends on besides its config."""
+    """The sizes that a recogniser's parameters depend on, besides its config."""
 
     vocabulary: int
     rate: int  # samples per second
@@ -123,15 +128,15 @@ class Speller(DecoderModel):
         self.sizes = Sizes(0, vocabulary_size, joint=False)
         self.copies = False
         if self.decoder.draws is not None:
-            raise ConfigError("model.decoder: hard attention is for translation; choose soft attention")
+            raise ConfigError("model.decoder: recognisers do not support hard attention; choose soft attention")
 
     def attend(self, memory: Memory) -> Context:
-        """What the decoder computes once per recording."""
+        """The values that the decoder computes once per recording, given its memory."""
         return Context(self.decoder.prepare(memory), None)
 
 
 class RecogniserModel(nn.Module):
-    """A recogniser: encoder, and CTC head or attention decoder or both."""
+    """A recogniser: an encoder with a CTC head, an attention decoder, or both."""
 
     def __init__(self, config: RecogniserConfig, *, sizes: RecogniserSizes) -> None:
         super().__init__()
@@ -160,7 +165,7 @@ class RecogniserModel(nn.Module):
         return inputs
 
     def forward(self, audio: Padded) -> Heard:
-        """The encoded recordings [B,W]; one without samples is read as one frame of silence."""
+        """Encodes recordings [B,W]; a recording without samples is read as one frame of silence."""
         memory: Memory = self.encoder(audio)
         return Heard(memory, self.inputs.positions(audio.lengths))
 
@@ -179,7 +184,7 @@ class RecogniserModel(nn.Module):
         *,
         smoothing: float = 0.0,
     ) -> Losses:
-        """The losses of transcripts [B,T]; `token_lengths` [B], on the CPU, does not count their ends."""
+        """The losses of transcripts [B,T]; `token_lengths` [B], on the CPU, do not count end marks."""
         ctc, attention = None, None
         if self.ctc is not None:
             ctc = ctc_losses(self.ctc_log_probs(heard), target_output, heard.lengths, token_lengths)

@@ -1,7 +1,7 @@
 """Recommenders: the next item of a user's history, P(x_{t+1} | x₁…xₜ), ranked over the whole catalogue.
 
 Hidasi et al. 2016 (GRU4Rec); Kang and McAuley 2018 (SASRec: causal self-attention over items); Zhou et al. 2018
-(ATRank: time buckets and behaviour types). The networks over items alone are those of language models.
+(ATRank: time buckets and behaviour types). Networks that read items alone are shared with language models.
 
 Letters: B rows, T items of a history, E embedding, V vocabulary.
 """
@@ -120,20 +120,20 @@ class RecommenderModel(nn.Module):
             self.output.learn_frequencies(counts)
 
     def forward(self, history: ItemHistory) -> Tensor:
-        """The network's outputs [B,T,E]; that at position t depends on the first t items only."""
+        """The network's outputs [B,T,E]; the output at position t depends only on the first t items."""
         match self.network:
             case TimeAwareNetwork():
                 return self.network(  # type: ignore[no-any-return]
                     history.items, times=history.times, asked=history.asked, behaviours=history.behaviours
                 )
             case None:
-                raise TypeError("popularity has no network")
+                raise TypeError("a popularity model has no network to run")
             case network:
                 state: Any = network.start(len(history.items))
                 return network(history.items, state)[0].hidden  # type: ignore[no-any-return]
 
     def total_loss(self, hidden: Tensor, history: ItemHistory, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
-        """The summed loss of targets [B,T], the items after those of the history; 0 where the target is padding."""
+        """The summed loss of targets [B,T], which follow the items of the history; padding has no loss."""
         assert self.output is not None
         if isinstance(self.output, NegativesOutput) and self.training:
             avoided = torch.cat([history.items[:, :1], targets], dim=1)
@@ -142,9 +142,9 @@ class RecommenderModel(nn.Module):
         return self.output.total_loss(hidden.flatten(0, 1), targets.flatten(), smoothing=smoothing, ignored=PADDING)
 
     def scores(self, history: ItemHistory) -> Tensor:
-        """[B,V], the log-probability of every item to be the next, in at least float32; −inf for special pieces.
+        """[B,V], the log-probability of every item as the next one, in at least float32; −inf for special pieces.
 
-        Of a user without history, and of every user if there is no network, it is the logarithm of the item's share of
+        For users without history, and for all users if there is no network, it is the logarithm of the item's share of
         the training data, with add-one smoothing.
         """
         popular = self.log_popularity()
@@ -157,7 +157,7 @@ class RecommenderModel(nn.Module):
         return torch.where(is_empty[:, None], popular.to(scores.dtype), scores)
 
     def log_popularity(self) -> Tensor:
-        """[V], the logarithm of every item's share of the training data, with add-one smoothing; −inf for others."""
+        """[V], the logarithm of every item's share of the training data, add-one smoothed; −inf for special pieces."""
         smoothed = exact(self.counts) + 1
         shares = (smoothed / smoothed[FIRST_ITEM:].sum()).log()
         return wide(shares.index_fill(0, torch.arange(FIRST_ITEM, device=shares.device), -torch.inf).to(self._dtype))

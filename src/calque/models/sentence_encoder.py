@@ -1,7 +1,7 @@
 """Sentence encoders: one vector per sentence, such that the two sentences of a pair have similar vectors.
 
-Two encoders with a contrastive loss over the batch (Guo et al. 2018; Yang et al. 2019), one for each side of the pairs
-or one for both.
+They are trained with a contrastive loss over the batch (Guo et al. 2018; Yang et al. 2019), with one encoder for each
+side of the pairs or one for both.
 
 Letters: B sentences, S positions, D width of an encoder, W width of the vectors.
 """
@@ -38,18 +38,19 @@ class SentenceEncoderConfig(Config):
     shared with a joint vocabulary, separate without one."""
     pooling: PoolingName = "mean"
     """How the vectors of all positions become one. last: the final state of a recurrent encoder, the mean of a bag of
-    words, the end mark's vector of any other. mean: their mean. attention: their mean, weighted by learnt attention."""
+    words, and the end mark's vector for any other encoder. mean: the mean of all vectors. attention: their mean,
+    weighted by learnt attention."""
     projection: Width | None = None
-    """The width of the vectors, which a linear layer computes from the pooled ones; without it, they are as wide as the
-    encoder."""
+    """Width of the sentence vectors, which a linear layer computes from the pooled ones; by default, there is no such
+    layer."""
     normalise: bool = True
-    """Vectors have length 1, so that their products are cosines."""
+    """Scale vectors to length 1, so that their dot products are cosines."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Dropout on the pooled vectors."""
     encoder: EncoderConfig = TransformerEncoderConfig()
 
     def is_shared(self, *, joint: bool) -> bool:
-        """Whether both sides have one encoder; `joint`: they share one vocabulary."""
+        """Whether both sides share one encoder; `joint` says whether they share one vocabulary."""
         return joint if self.sides == "auto" else self.sides == "shared"
 
 
@@ -83,7 +84,7 @@ class SentenceEncoderModel(nn.Module):
 
 
 class Tower(nn.Module):
-    """v = W p + b for the pooled outputs p of an encoder; divided by its length if vectors are normalised."""
+    """v = W p + b for the pooled outputs p of an encoder; divided by its norm if vectors are normalised."""
 
     def __init__(self, config: SentenceEncoderConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -110,10 +111,10 @@ class Tower(nn.Module):
 
 
 def pool_memory(name: PoolingName, memory: Memory, *, encoder: Encoder) -> Tensor:
-    """[B,D], one vector per sentence of an encoder's memory, by a method that has no weights to learn.
+    """[B,D], one vector per sentence of an encoder's memory, by a method without learnt weights.
 
-    last: the final state of the top layer, with both directions of a bidirectional encoder. An encoder without states
-    has the vector of the end mark instead, or a bag of words that of the mean word.
+    last: the final state of the top layer, with both directions of a bidirectional encoder. For an encoder without
+    states, it is the vector of the end mark; for a bag of words, that of the mean word.
     """
     if name == "last" and isinstance(encoder, RecurrentEncoder | BagOfWordsEncoder):
         return memory.final[0][:, -1]

@@ -26,7 +26,7 @@ class SubsamplingConfig(Config):
     """Convolutions over time and frequency before the encoder; each halves the number of frames."""
 
     layers: int = Field(default=2, ge=0, le=4)
-    """Convolutions of 3 × 3 with stride 2: the encoder reads 1, 1/2, 1/4, 1/8 or 1/16 of the frames (10 ms each)."""
+    """Number of 3 × 3 convolutions with stride 2, each of which halves the number of frames (10 ms each)."""
     channels: Width = 32
     """Channels of the convolutions."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
@@ -34,12 +34,12 @@ class SubsamplingConfig(Config):
 
     @property
     def factor(self) -> int:
-        """Frames per position of the encoder."""
+        """The number of frames per encoder position."""
         return 1 << self.layers
 
 
 class SpeechInputs(Inputs):
-    """The vectors of an encoder of speech.   Law: padding after the end of a recording affects nothing.
+    """Computes the vectors that a speech encoder reads. Law: padding after the end of a recording affects nothing.
 
     x = layer norm(W conv(… conv(normalised log-mel features)) + b); in training, SpecAugment masks the features.
     Without the layer norm, the small initial outputs of the convolutions keep CTC predicting blanks for longer.

@@ -33,11 +33,13 @@ class TaggerConfig(Config):
 
     kind: Literal["tagger"] = "tagger"
     head: HeadName = "crf"
-    """softmax: each label independently. crf: all labels of a sentence jointly, with learnt transition scores."""
+    """softmax predicts each label independently; crf predicts all labels of a sentence jointly, with transition
+    scores."""
     dropout: Probability = 0.5
     """Dropout on the encoder's output."""
     word_dropout: Probability = 0.05
-    """The probability that training replaces a word by the unknown word, so that the latter's vector is learnt."""
+    """The probability that training replaces a word by the unknown word, so that the unknown word's vector is
+    learnt."""
     column_width: Width = 25
     """Width of the vectors of each further input column (task.inputs)."""
     encoder: EncoderConfig = RecurrentEncoderConfig(layers=1, width=200, embedding=100, dropout=0.5)
@@ -148,7 +150,7 @@ class CrfHead(nn.Module):
         return scores
 
     def losses(self, scores: Tensor, labels: Tensor, lengths: Tensor, *, smoothing: float) -> Tensor:
-        assert not smoothing, "a CRF has no label smoothing"
+        assert not smoothing, "label smoothing does not apply to a CRF"
         return self.crf.loss(scores, labels, lengths)
 
     def best(self, scores: Tensor, lengths: Tensor, *, allowed: Allowed | None) -> Tensor:

@@ -32,7 +32,7 @@ class TimeAwareConfig(Config):
     feed_forward: Width = 64
     """Width inside the feed-forward layers."""
     buckets: int = Field(default=32, ge=2, le=63)
-    """Number of time buckets; bucket b has times of 2^(b−1) to 2^b seconds before the prediction."""
+    """Number of time buckets; bucket b holds events from 2^(b−1) to 2^b seconds before the prediction."""
     times: bool = True
     """Read the times of events."""
     behaviours: bool = True
@@ -59,7 +59,7 @@ class TimeAwareConfig(Config):
 
 
 class TimeAwareBlock(StateLayer):
-    """A block of attention over events, then a feed-forward layer."""
+    """A block: attention over events, then a feed-forward layer."""
 
     def __init__(self, config: TimeAwareConfig) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class TimeAwareBlock(StateLayer):
 
 
 class TimeAwareNetwork(nn.Module):
-    """Item vectors plus a vector per behaviour type, and blocks of attention with time buckets; without output layer.
+    """Item vectors plus a vector per behaviour type, then blocks of attention with time buckets; no output layer.
 
     There are no positions: the time since an event takes their place.
     """

@@ -48,7 +48,7 @@ class TransformerConfig(Config):
     maximum_positions: Places = 1024
     """Number of learned positions; later positions share the last one."""
     relative_reach: Places = 16
-    """The maximum distance with its own vector if positions are relative."""
+    """With relative positions, the maximum distance that has its own vector."""
     norm: NormPlace = "pre"
     """Normalise before each sub-layer (pre: easier to train) or after the residual sum (post: the paper)."""
     normalisation: NormName = "layer"
@@ -69,7 +69,9 @@ class TransformerConfig(Config):
         if self.heads % (self.key_value_heads or 1):
             raise ValueError(f"heads {self.heads} must be a multiple of key_value_heads {self.key_value_heads}")
         if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(f"positions 'rotary' rotate pairs: width / heads is {self.head_width} and must be even")
+            raise ValueError(
+                f"positions = 'rotary' needs an even width per head, but width / heads is {self.head_width}"
+            )
         refuse_unused(
             self,
             {
@@ -193,8 +195,8 @@ class TransformerState(NamedTuple):
     def select(self, rows: Tensor) -> Self:
         """These rows of the state; in decoding on a CPU, the memory of the caches has room for the next token.
 
-        Read such a state only once: reading it fills that room. Caches of fixed size stay as they are: only the index
-        of ancestors changes.
+        Such a state may be read only once, because reading it fills that room. Caches of fixed size are not copied:
+        only the index of ancestors changes.
         """
         if self.ancestors is not None:
             ancestors = self.ancestors.index_select(0, rows)
@@ -212,7 +214,7 @@ class TransformerState(NamedTuple):
 
 
 def own_rows(rows: int, *, size: int, device: torch.device) -> Tensor:
-    """An index of ancestors [N,size] before any token is read: every hypothesis is its own."""
+    """An index of ancestors [N,size] before any token is read: every hypothesis is its own ancestor."""
     return torch.arange(rows, dtype=torch.int32, device=device)[:, None].repeat(1, size)
 
 
@@ -318,7 +320,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     def _read_fixed(
         self, tokens: Tensor, state: TransformerState, context: TransformerContext
     ) -> tuple[Output, TransformerState]:
-        """`forward` for one token per row and caches of fixed size; every sentence has as many rows as any other."""
+        """`forward` for one token per row and caches of fixed size; all sentences have the same number of rows."""
         stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
         for block, past, memory in zip(self._blocks(), state.past, context.memory, strict=True):
             stream, _ = block.read(stream, past, chunk)
@@ -409,7 +411,8 @@ def last_norm(config: TransformerConfig) -> nn.Module:
 def self_mask(position: Tensor, *, past: int, size: int) -> Tensor:
     """The mask [N,1,T,P+T] of causal self-attention of T new tokens over P cached ones and themselves.
 
-    It is true for the cached tokens of the same row, of which there are `position` [N], and for new tokens up to t.
+    It is true for the cached tokens of the same row, of which there are `position` [N], and for new tokens up to the
+    query's own position.
     """
     positions = torch.arange(past + size, device=position.device)
     is_own_past = positions >= past - position[:, None]  # [N,P+T]

@@ -1,4 +1,4 @@
 """Training objectives under the names of their papers: cross-entropy, R-Drop, minimum risk and others.
 
-They compute the loss of a batch with a model.
+Each computes the loss of a model on a batch.
 """

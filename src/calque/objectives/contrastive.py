@@ -13,8 +13,8 @@ def contrastive_losses(
     """[N], the InfoNCE loss of every pair, the mean of both directions; source and target are [N,W].
 
     With sᵢⱼ = (xᵢ·yⱼ - m δᵢⱼ) / τ, the loss of pair i is ½ (log Σⱼ exp sᵢⱼ + log Σⱼ exp sⱼᵢ) - sᵢᵢ (van den Oord et al.
-    2018, eq. 4; the additive margin m of Yang et al. 2019, §2.2). Where `excluded` [N,N] is true, a pair of different
-    rows is left out of the sums.
+    2018, eq. 4; the additive margin m of Yang et al. 2019, §2.2). Combinations of two different rows for which
+    `excluded` [N,N] is true are left out of the sums.
     """
     with torch.autocast(source.device.type, enabled=False):
         similarities = source @ target.T

@@ -21,8 +21,8 @@ MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
 def decoding_step(model: DecoderModel, *, attention: bool = False) -> Step:
     """The step function of a translation model, for search: reads one token and predicts the next one.
 
-    It returns the log-probabilities of the next token, and attention weights if requested; without them, and unless the
-    model copies, it is a `BestStep`.
+    It returns the log-probabilities of the next token, and attention weights if requested. If they are not requested
+    and the model does not copy, it is a `BestStep`.
     """
 
     def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
@@ -53,7 +53,7 @@ class _ModelStep:
 
 
 class ListedContext(NamedTuple):
-    """The context of a model, and the words that the translation of each sentence may consist of."""
+    """The context of a model, and the words that each sentence's translation may contain."""
 
     context: Any
     own: OwnWords
@@ -64,8 +64,8 @@ def listed_step(
 ) -> tuple[Step, ListedContext]:
     """The step function of a model that considers only the words of each sentence's list, and its context.
 
-    Other words have log-probability −∞. Without attention weights it is a `BestStep`, which computes the logits of
-    these words alone.
+    Other words have log-probability −∞. If attention weights are not requested, it is a `BestStep`, which computes the
+    logits of these words alone.
     """
     assert isinstance(model.output, FullOutput)
     assert not model.copies
@@ -110,7 +110,7 @@ def language_step(model: LanguageModel, *, start: int = BOS) -> Step:
 def pad_source(ids: Sequence[Sequence[int]], *, size: Callable[[int], int] | None = None) -> Padded:
     """A batch of source sentences, given as ids without end marks: end marks are added, and rows are padded.
 
-    `size` is a function of the longest length that returns the size of the rows.
+    `size` maps the length of the longest row to the padded size of all rows.
     """
     lengths = [len(row) + 1 for row in ids]
     width = max(lengths) if size is None else size(max(lengths))

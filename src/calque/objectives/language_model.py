@@ -36,7 +36,7 @@ class TextLoss(NamedTuple):
 def token_loss(model: LanguageModel, hidden: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
     """The cross-entropy of targets [B,T] given hidden [B,T,E], summed over all targets that are not padding.
 
-    On a CPU, padding does not pass through the output layer, see `without_padding`.
+    On a CPU, padding does not pass through the output layer (see `without_padding`).
     """
     if targets.device.type == "cpu":
         flat, words = without_padding(hidden, targets)
@@ -49,7 +49,7 @@ def token_loss(model: LanguageModel, hidden: Tensor, targets: Tensor, *, smoothi
 def lines_loss(
     model: LanguageModel, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None
 ) -> TextLoss:
-    """The loss of all lines of a store, each read on its own, end marks included; the model must be in evaluation mode.
+    """The loss of all lines of a store, read separately, end marks included; the model must be in evaluation mode.
 
     `stop` is called before every batch; an exception that it raises ends the computation.
     """
@@ -117,7 +117,7 @@ def _read_running(
 ) -> Iterator[tuple[Tensor, Array]]:
     """Reads a running text in chunks and yields, for each, hidden vectors [B,T,E] and the tokens [B,T] to predict.
 
-    Of the latter, tokens that serve only as context are replaced by padding.
+    Among the tokens to predict, those that serve only as context are replaced by padding.
     """
     device = next(model.parameters()).device
     chunks = _streams(text, rows=rows, steps=steps) if model.carries else _windows(text, context, stride, rows=rows)

@@ -32,15 +32,16 @@ class MinimumRiskConfig(Config):
     samples: int = Field(default=20, ge=1)
     """Translations sampled per sentence; duplicates count once. The paper samples 100."""
     reference: bool = True
-    """Whether the reference is one of the candidates too, as in the paper."""
+    """Include the reference among the candidates, as in the paper."""
     sharpness: float = Field(default=0.5, gt=0)
-    """α: candidates are weighted by their probability to this power; 5e-3 in the paper, which uses the risk alone."""
+    """α: candidates are weighted by their probability to this power; the paper, which uses the risk alone, sets
+    5e-3."""
     metric: Literal["bleu", "chrf"] = "bleu"
     """The risk of a candidate is 1 − its smoothed sentence BLEU, or 1 − its chrF, against the reference."""
     splitting: Literal["13a", "intl", "zh", "char", "none"] = "13a"
     """How BLEU splits text into words: zh or char for languages without spaces between words."""
     longest: float = Field(default=1.5, ge=1)
-    """Candidates have at most this many times the reference's pieces, plus five."""
+    """A candidate has at most this many times as many pieces as the reference, plus five."""
 
 
 class Candidates(NamedTuple):
@@ -94,7 +95,7 @@ def sequence_log_probs(model: Model, context: Context, source: Tensor, candidate
 
 @torch.no_grad()
 def draw_candidates(model: Model, batch: PairBatch, *, config: MinimumRiskConfig, risk: Risk) -> Candidates:
-    """Distinct translations sampled without dropout, after the reference if config.reference (Algorithm 1)."""
+    """The reference, if `config.reference`, and distinct translations sampled without dropout (Algorithm 1)."""
     device = batch.target_input.device
     references = [
         tuple(row[: max(0, length - 1)])

@@ -35,10 +35,10 @@ MethodConfig = Annotated[
 
 
 class ObjectiveConfig(Config):
-    """What training minimises."""
+    """The objective that training minimises."""
 
     method: MethodConfig = CrossEntropyConfig()
-    """cross-entropy, scheduled-sampling, r-drop or minimum-risk; all with training.label_smoothing."""
+    """cross-entropy, scheduled-sampling, r-drop or minimum-risk; all of them use training.label_smoothing."""
     word_dropout: WordDropoutConfig = WordDropoutConfig()
     guidance: GuidanceConfig = GuidanceConfig()
 
@@ -68,10 +68,10 @@ def misfits(
         reason = "it needs the probabilities of all words"
         refuse(f"method.kind = {method!r}", "model.output.kind = 'sampled'", reason)
     if method in ("scheduled-sampling", "minimum-risk") and sharded:
-        reason = "ranks that read different numbers of words would wait for each other's weights for ever"
+        reason = "processes that read different numbers of words would wait for each other's weights forever"
         refuse(f"method.kind = {method!r}", "training.sharded", reason)
     if method in ("scheduled-sampling", "minimum-risk") and compiled:
-        reason = "it decodes word by word, which is not compiled"
+        reason = "it decodes word by word, which cannot be compiled"
         refuse(f"method.kind = {method!r}", "training.compile", reason)
     if config.word_dropout.source > 0 and model.copies:
         reason = "dropped words cannot be copied"
@@ -96,7 +96,7 @@ class Objective:
     """A training objective: computes the loss of a batch at a training step, summed over its target tokens."""
 
     def __init__(self, config: ObjectiveConfig, *, smoothing: float, tokenizer: Tokenizer | None = None) -> None:
-        """`smoothing` is the label smoothing; `tokenizer`, that of the target, is needed for minimum risk only."""
+        """`smoothing` is the label smoothing; `tokenizer` is the target's, which only minimum risk needs."""
         self.config = config
         self.smoothing = smoothing
         self.risk = None
@@ -107,7 +107,7 @@ class Objective:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the loss is the same function of a batch on the device at every step, without help of the host."""
+        """Whether every step computes the same function of the batch, on the device alone: plain cross-entropy."""
         config = self.config
         is_plain = isinstance(config.method, CrossEntropyConfig) and config.guidance.weight == 0
         return is_plain and config.word_dropout == WordDropoutConfig()

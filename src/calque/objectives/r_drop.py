@@ -20,7 +20,7 @@ from calque.text import PAD
 
 
 class RDropConfig(Config):
-    """The cross-entropy of two passes, and the divergence between them (Wu, Liang et al. 2021)."""
+    """The cross-entropy of two passes, plus the divergence between them (Wu, Liang et al. 2021)."""
 
     kind: Literal["r-drop"] = "r-drop"
     alpha: float = Field(default=5.0, ge=0)

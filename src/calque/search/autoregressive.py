@@ -14,10 +14,11 @@ from calque.search.step import Hypothesis, Limits, Live, Marks, Step, forbid, is
 from calque.tensors import select_rows
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""How the next tokens [N] are chosen: a function of log_probs [N,V], row indices [N] and the length.
+"""A function that chooses the next tokens [N], given log_probs [N,V], row indices [N] and the length.
 
-Forbidden tokens have −∞. The indices are those among the initial rows, as the rows of finished sentences are removed;
-the length is the number of the next token, from 1."""
+Forbidden tokens have −∞. The indices refer to the initial rows, since the rows of finished sentences are removed; the
+length is the number of the next token, counted from 1.
+"""
 
 
 class Proposed(NamedTuple):
@@ -29,7 +30,7 @@ class Proposed(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The position of search: the number of the next token, from 1, and the remaining rows."""
+    """How far search has come: the number of the next token, counted from 1, and the remaining rows."""
 
     length: int
     rows: Tensor  # [N], indices among the initial rows
@@ -37,11 +38,11 @@ class Position(NamedTuple):
 
 
 Propose = Callable[[Tensor, Any, Any, Position], Proposed]
-"""How the next tokens are found: a function of the last tokens [N], state, context and position."""
+"""A function that proposes the next tokens, given the last tokens [N], state, context and position."""
 
 
 class PartialHypotheses(NamedTuple):
-    """The hypotheses so far of all unfinished sentences, one per row; some of them may be complete."""
+    """The partial hypotheses of all unfinished sentences, one per row; some of them may be complete."""
 
     row: Tensor  # [N], the row among the initial N
     tokens: Tensor  # [N,t], padded with end marks after the first one
@@ -51,7 +52,7 @@ class PartialHypotheses(NamedTuple):
 
 
 def choosing(step: Step, choose: Choose, *, marks: Marks) -> Propose:
-    """Proposes the tokens that `choose` picks, given the log-probabilities of all tokens that are allowed."""
+    """A function that proposes the tokens that `choose` picks, given the log-probabilities of all allowed tokens."""
 
     def propose(last: Tensor, state: Any, context: Any, position: Position) -> Proposed:
         output, state = step(last, state, context)
@@ -143,7 +144,7 @@ def _append(
 def _step(
     partial: PartialHypotheses, tokens: Tensor, *, length: int, sentences: Tensor, done: Tensor, end: int
 ) -> SearchStep:
-    """The step that is passed to observers; its only candidates are the tokens [N] that were chosen.
+    """The step as passed to observers; its only candidates are the chosen tokens [N].
 
     Complete hypotheses remain, padded with end marks, until all hypotheses of their sentence are complete.
     """

@@ -52,7 +52,7 @@ class Expansion(Protocol):
         ...
 
     def missing_phrase(self, memory: Any) -> Tensor | None:
-        """[B,K], which live hypotheses still lack a required phrase; None if no phrase is required."""
+        """[B,K], whether each live hypothesis still lacks a required phrase; None if no phrase is required."""
         ...
 
 
@@ -253,7 +253,7 @@ def is_done(batch: BatchState, *, goal: Goal, length: int) -> Tensor:
 def _add_coverage(live: Live, attention: Tensor | None) -> Tensor:
     """[B,K,S], the coverage of each hypothesis, including this step's attention [N,S]."""
     if attention is None:
-        raise ValueError("coverage needs a model with attention; set search.coverage = 0")
+        raise ValueError("search.coverage needs a model with attention, but this one has none; set search.coverage = 0")
     current = attention.view(*live.log_probs.shape, -1)
     return current if live.covered is None else live.covered + current
 

@@ -1,4 +1,4 @@
-"""A step of beam search as one Triton kernel: `fixed_beam.clear_update` is its plain version.
+"""A step of beam search as one Triton kernel; `fixed_beam.reference_update` is the readable version.
 
 Letters: B sentences, K beams, N = B·K, F finished hypotheses kept per sentence, M tokens that there is room for, C best
 tokens per hypothesis.
@@ -14,7 +14,7 @@ from calque.search.step import Best
 
 
 def update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams, Tensor]:
-    """The search state after a token, in the same tensors, and the rows [N] that the hypotheses extend."""
+    """The search state after one more token, updated in place, and the rows [N] that the hypotheses extend."""
     count, width = best.tokens.shape[1], plan.beams
     rows = torch.empty_like(beams.last)
     never = (*plan.marks.never, -1, -1)[:2]

@@ -29,7 +29,7 @@ class Constraint(Protocol):
 
 
 class SentenceIndices(NamedTuple):
-    """Which sentences are still in the batch; rows are sentences."""
+    """The indices of the sentences that are still in the batch; one row per sentence."""
 
     sentence: Tensor  # [B], index among the sentences that search started with
 
@@ -67,7 +67,7 @@ def start_constrained(
 
 
 class Prefix:
-    """Forces each sentence's hypotheses to start with its prefix, which is scored by the model like any other token."""
+    """Forces each sentence's hypotheses to start with its prefix, whose tokens are scored like any others."""
 
     def __init__(self, tokens: Sequence[Sequence[int]]) -> None:
         longest = max((len(row) for row in tokens), default=0)
@@ -91,7 +91,7 @@ class Prefix:
 
 
 class NoRepeat:
-    """No n-gram of `size` tokens may occur twice in a hypothesis."""
+    """Forbids repetition: no n-gram of `size` tokens may occur twice in a hypothesis."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -24,7 +24,7 @@ NOTHING = -math.inf
 
 
 class CtcHypothesis(NamedTuple):
-    """One text that CTC search found."""
+    """A text that CTC search found."""
 
     tokens: Prefix
     score: float  # hypotheses are ranked by it
@@ -69,9 +69,9 @@ def prefix_beam_search(
     reward: float = 0.0,
     candidates: int | None = None,
 ) -> list[CtcHypothesis]:
-    """At most `nbest` texts, best first, given log-probabilities [S,V]; the `beam` best prefixes survive a position.
+    """At most `nbest` texts, best first, given log-probabilities [S,V]; each position keeps the `beam` best prefixes.
 
-    A prefix is extended only by the `candidates` most likely tokens of a position; by default, by 2 × beam + 8.
+    A prefix is extended only by the `candidates` most likely tokens of a position, by default 2 × beam + 8.
     """
     values: NDArray[np.float64] = log_probs.double().cpu().numpy()
     count = min(values.shape[1], 2 * beam + 8 if candidates is None else candidates)
@@ -106,8 +106,8 @@ def prefix_beam_search(
 class _Node:
     """A prefix as a node of a trie: its last token, and the prefix before it.
 
-    A prefix has only one node while it is in the trie, so nodes are compared and hashed by identity, and a position
-    costs the same however long the prefixes are. Nodes are in the lexicographic order of their tokens.
+    While a prefix is in the trie, it has only one node. So nodes are compared and hashed by identity, and a position
+    costs the same however long the prefixes are. Nodes are ordered lexicographically by their tokens.
     """
 
     __slots__ = ("children", "length", "parent", "token")
@@ -119,11 +119,11 @@ class _Node:
         self.children: dict[int, _Node] = {}
 
     def child(self, token: int) -> "_Node":
-        """The prefix with a further token: its node in the trie or, if there is none, a new one outside it."""
+        """The node of this prefix extended by a token: from the trie or, if it is not there, a new one outside it."""
         return self.children.get(token) or _Node(self, token)
 
     def join(self) -> None:
-        """Makes the node part of the trie."""
+        """Adds the node to the trie."""
         if self.parent is not None:
             self.parent.children[self.token] = self
 
@@ -136,7 +136,7 @@ class _Node:
         return tuple(reversed(reversed_tokens))
 
     def __lt__(self, other: "_Node") -> bool:
-        """Compares tokens where the prefixes part, which is near their ends for prefixes of one beam."""
+        """Compares the tokens at which the prefixes diverge, which is near their ends for prefixes of one beam."""
         shortest = min(self.length, other.length)
         first, second = self._of_length(shortest), other._of_length(shortest)
         if first is second:
@@ -172,10 +172,9 @@ def _add(first: float, second: float) -> float:
 
 
 class _Language:
-    """The weighted log-probabilities of prefixes under a language model, whose states are kept by prefix.
+    """The weighted log-probabilities of prefixes under a language model, with one state per prefix.
 
-    Prefixes of one length have states of the same shapes, and their rows do not affect each other; they are read one
-    by one, as a survivor is read only once.
+    Prefixes are read one by one, each of them only once. States of prefixes of the same length have the same shapes.
     """
 
     def __init__(self, prior: Prior, root: _Node) -> None:
@@ -191,7 +190,7 @@ class _Language:
         return self.prior.weight * self._total(node)
 
     def read(self, nodes: list[_Node]) -> None:
-        """Reads the last token of every new prefix, and forgets all others."""
+        """Reads the last token of every new prefix among the nodes, and discards the states of all other prefixes."""
         for node in nodes:
             if node not in self._next and node.parent is not None:
                 self._totals[node] = self._total(node)
@@ -202,7 +201,7 @@ class _Language:
                 del known[node]
 
     def _total(self, node: _Node) -> float:
-        """The log-probability of a prefix that survived, or of one that extends a survivor."""
+        """The log-probability of a prefix that was kept, or of one that extends it by a token."""
         if node in self._totals or node.parent is None:
             return self._totals[node]
         return self._totals[node.parent] + self._next[node.parent][node.token]

@@ -31,7 +31,7 @@ class CtcState(NamedTuple):
 
 
 class CtcContext(NamedTuple):
-    """The context of joint decoding; rows are recordings."""
+    """The context of joint decoding; one row per recording."""
 
     inner: Any
     log_probs: Tensor  # [B,S,V], 0 for blanks and −∞ for tokens after the end of a recording
@@ -83,7 +83,7 @@ def joint_step(step: Step, *, weight: float, marks: Marks, blank: int) -> Step:
 
 
 def _previous(state_blank: Tensor, state_token: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """The paths of a prefix one position earlier, [N,S]: ending in a blank, and all of them."""
+    """Log-probabilities [N,S] of a prefix one position earlier: over paths that end in a blank, and over all paths."""
     first = torch.where(length == 0, 0.0, _IMPOSSIBLE).to(state_blank.dtype)[:, None]
     blank = torch.cat([first, state_blank[:, :-1]], dim=1)
     total = torch.cat([first, torch.logaddexp(state_blank, state_token)[:, :-1]], dim=1)
@@ -91,7 +91,7 @@ def _previous(state_blank: Tensor, state_token: Tensor, length: Tensor) -> tuple
 
 
 def _extend(state: CtcState, log_probs: Tensor, tokens: Tensor, *, blank: int) -> tuple[Tensor, Tensor]:
-    """The paths [N,S] of each prefix extended by its next token: ending in the token, and in a blank."""
+    """Log-probabilities [N,S] of prefixes extended by a token: over paths that end in the token, and in a blank."""
     after_blank, after_any = _previous(state.in_blank, state.in_token, state.length)
     entering = torch.where((tokens == state.last)[:, None], after_blank, after_any)
     emitted = log_probs.gather(2, tokens[:, None, None].expand(-1, log_probs.shape[1], 1)).squeeze(2)

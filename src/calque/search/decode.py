@@ -115,7 +115,7 @@ def decode(
 def _choose_beam_search(
     step: Step, search: SearchConfig, rules: Rules, hooks: Hooks, *, fixed: FixedSteps | None
 ) -> Callable[..., list[list[Hypothesis]]]:
-    """The beam search that fits: on tensors of fixed shape, the fast one, or the reference implementation."""
+    """The beam search to use: on tensors of fixed shape, the fast one, or the reference implementation."""
     if fixed is not None:
         assert isinstance(step, FixedStep)
         return partial(fixed_beam_search, beams=search.beam, sentences=fixed.sentences, run=fixed.run)
@@ -170,7 +170,8 @@ def piece_limits(pieces: int, *, search: SearchConfig, longest: int | None = Non
     if search.maximum is not None and minimum > search.maximum:
         raise TextError(
             f"the translation of a source of {pieces} pieces must have at least {minimum} pieces "
-            f"(search.minimum_ratio = {search.minimum_ratio}) but at most {search.maximum} (search.maximum); change one"
+            f"(search.minimum_ratio = {search.minimum_ratio}) but at most {search.maximum} (search.maximum); "
+            "change one of them"
         )
     maximum = min(math.floor(Fraction(str(search.maximum_ratio)) * pieces) + search.maximum_extra, search.most)
     if longest is not None and search.learnt_maximum:

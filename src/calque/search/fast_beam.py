@@ -1,7 +1,7 @@
 """Plain beam search that computes less; `beam.beam_search` is the reference that it is tested against.
 
 It asks the model for the few best tokens of each hypothesis instead of all log-probabilities, and the model reads only
-the hypotheses that are left: those of finished sentences and those that can no longer win take no time.
+the hypotheses that are left: hypotheses of finished sentences, and those that can no longer win, cost no time.
 
 Letters: B sentences, K beams, N hypotheses that are left (at most B·K), C best tokens per hypothesis.
 """
@@ -29,7 +29,7 @@ def fast_beam_search(
     source_lengths: Tensor,
     hooks: Hooks = NO_HOOKS,
 ) -> list[list[Hypothesis]]:
-    """What `beam_search` returns with the expansion `BestK(beams)` and a score that needs no coverage.
+    """The result of `beam_search` with the expansion `BestK(beams)` and a score that needs no coverage.
 
     If two candidates of one hypothesis become equal only when its log-probability is added, the order of the two may
     differ from that of `beam_search`.

@@ -1,8 +1,8 @@
-"""Plain beam search on tensors of fixed shape: a step waits for nothing, so that a GPU can replay it as a graph.
+"""Plain beam search on tensors of fixed shape: steps never wait for the host, so a GPU can replay them as a graph.
 
-`beam.beam_search` is the clear version that it is tested against. Several steps are taken at a time before the host
-asks which sentences are done. Until then, all K hypotheses of every sentence are read; then the sentences that are done
-are removed, if half of the batch is done, and the tensors are enlarged if the next steps need more room.
+`beam.beam_search` is the reference that it is tested against. Several steps are taken at a time before the host asks
+which sentences are done. Until then, all K hypotheses of every sentence are read; then the sentences that are done are
+removed, if half of the batch is done, and the tensors are enlarged if the next steps need more room.
 
 Letters: B sentences, K beams, N = B·K, F finished hypotheses kept per sentence, M tokens that there is room for, C best
 tokens per hypothesis.
@@ -37,13 +37,14 @@ class FixedStep(BestStep, Protocol):
 
 Advance = Callable[[Beams, Batch], Beams]
 Run = Callable[[Advance, Hashable, Beams, Batch], Beams]
-"""How several steps are taken: a function of the step, a key that tells it from others, the search state and the batch.
+"""A function that takes several steps, given the step, a key that identifies it, the search state and the batch.
 
-It may return the same tensors at every call, with other values."""
+It may return the same tensors at every call, with new values.
+"""
 
 
 def run_plainly(advance: Advance, _key: Hashable, beams: Beams, batch: Batch) -> Beams:
-    """Takes the steps one operation after the other."""
+    """Takes the steps eagerly, one operation after the other."""
     for _ in range(STEPS):
         beams = advance(beams, batch)
     return beams
@@ -63,11 +64,10 @@ def fixed_beam_search(
     hooks: Hooks = NO_HOOKS,
     run: Run = run_plainly,
 ) -> list[list[Hypothesis]]:
-    """What `beam_search` returns with the expansion `BestK(beams)` and a score that needs no coverage.
+    """The result of `beam_search` with the expansion `BestK(beams)` and a score that needs no coverage.
 
-    Only the first `sentences` of the batch are searched for, by default all: others fill it up to a usual size. Of
-    candidates with equal log-probabilities, the order may differ from that of `beam_search` if they are equal only
-    after rounding.
+    Only the first `sentences` rows of the batch, by default all, are translated; the others pad it to a usual size.
+    Candidates whose log-probabilities are equal only after rounding may be ordered differently than in `beam_search`.
     """
     assert isinstance(goal.score, Scoring)
     plan = Plan(beams, goal.score, goal.nbest, goal.stop_after, marks)
@@ -108,7 +108,7 @@ def fixed_beam_search(
 
 
 def usual_size(number: int) -> int:
-    """The smallest power of 2, or 3 times a power of 2, that is at least `number`: few different sizes occur."""
+    """The smallest power of 2, or 3 times a power of 2, that is at least `number`; so only a few sizes occur."""
     power = 1 << max(0, number - 1).bit_length()
     return power * 3 // 4 if power >= 4 and power * 3 // 4 >= number else power
 
@@ -132,7 +132,7 @@ def start_fixed(step: FixedStep, state: Any, batch: Batch, *, plan: Plan, size: 
 
 
 def fixed_beam_step(step: BestStep, beams: Beams, batch: Batch, *, plan: Plan) -> Beams:
-    """The search state after one more token; on a GPU, in the same tensors."""
+    """The search state after one more token; on a GPU, it is updated in place."""
     count = 2 * plan.beams + len(plan.marks.never) + 1  # so that 2K remain if special tokens are among the best
     best, state = step.best(beams.last, beams.state, batch.context, slots=None, count=count, end=plan.marks.end)
     if beams.live.is_cuda:
@@ -140,11 +140,11 @@ def fixed_beam_step(step: BestStep, beams: Beams, batch: Batch, *, plan: Plan) -
 
         beams, rows = update(beams, batch, best, plan=plan)
     else:
-        beams, rows = clear_update(beams, batch, best, plan=plan)
+        beams, rows = reference_update(beams, batch, best, plan=plan)
     return beams._replace(state=select_rows(state, rows))
 
 
-def clear_update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams, Tensor]:
+def reference_update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams, Tensor]:
     """The search state after a token, given the best tokens of all hypotheses, and the rows [N] that they extend."""
     width, score, marks = plan.beams, plan.score, plan.marks
     column = beams.length[:1].long()
@@ -253,7 +253,7 @@ def results_of_done(beams: Beams, batch: Batch, *, plan: Plan) -> dict[int, list
 def traced(tokens: Tensor, parents: Tensor, *, slots: Tensor, lengths: Tensor) -> Tensor:
     """The tokens [B,F,M] of the hypotheses of `lengths` [B,F] tokens whose last token is in `slots` [B,F].
 
-    All tensors are on the CPU. NumPy takes less time for many small operations.
+    All tensors are on the CPU. NumPy is used because it is faster for many small operations.
     """
     all_tokens, all_parents, sizes, slot = (part.numpy() for part in (tokens, parents, lengths, slots))
     rows, texts = np.arange(len(slot))[:, None], np.zeros((*slot.shape, tokens.shape[2]), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The state of beam search in tensors of fixed shape, see `fixed_beam`.
+"""The state of beam search in tensors of fixed shape (see `fixed_beam`).
 
 Letters: B sentences, K beams, N = B·K, F finished hypotheses kept per sentence, M tokens that there is room for.
 """
@@ -12,7 +12,7 @@ from calque.search.step import Limits, Marks
 
 
 class Batch(NamedTuple):
-    """What stays the same during the search for a batch: rows are sentences."""
+    """The values that stay the same during the search for a batch; one row per sentence."""
 
     sentence: Tensor  # [B], index in the initial batch
     limits: Limits
@@ -32,7 +32,7 @@ class Ends(NamedTuple):
 class Beams(NamedTuple):
     """The state of beam search in tensors of fixed shape.
 
-    Hypotheses are kept as the tokens that every slot has read and the slots that they extend; see `traced`.
+    For each step and slot, the token and the slot that it extends are stored; `traced` recovers the hypotheses.
     """
 
     length: Tensor  # [B], the number of tokens that have been read, the same for all sentences

@@ -139,7 +139,7 @@ class ForbiddenAutomaton:
         return _ban({*others}.difference(self.continuations) | continuations)
 
     def _after_last(self, before: Suffix) -> Ban:
-        """The tokens that may not be the last of a text, at whose end a word is complete without a boundary."""
+        """The tokens that may not end a text; at its end, a word is complete without a boundary."""
         ban = self.after(before)
         tokens = set(ban.tokens)
         if ban.boundaries:

@@ -23,7 +23,7 @@ class TextState(NamedTuple):
 
 
 class Forbidden:
-    """The constraint that no hypothesis may contain a forbidden word, see `ForbiddenAutomaton`.
+    """The constraint that no hypothesis may contain a forbidden word (see `ForbiddenAutomaton`).
 
     Words are matched against the text that the tokens spell, so that no other segmentation evades the constraint. Only
     the suffix of the text that determines the banned tokens is kept. Distinct suffixes are few, as usually no forbidden

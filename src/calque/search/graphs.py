@@ -26,10 +26,10 @@ class Captured(NamedTuple):
 
 
 class Graphs:
-    """Captures graphs of functions when a shape is first met, and replays them from then on.
+    """Captures a graph of a function when a shape is first met, and replays it from then on.
 
-    The weights of the model must stay where they are. Only one search may run at a time, as all batches of a shape use
-    the same tensors.
+    The model's weights must stay at the same addresses. Only one search may run at a time, as all batches of a shape
+    use the same tensors.
     """
 
     def __init__(self) -> None:
@@ -40,14 +40,14 @@ class Graphs:
         return len(self._captured)
 
     def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Tensor) -> Tree:
-        """The value of a function of tensors, in tensors that the next call for the same shapes overwrites."""
+        """The result of a function of tensors; the next call with the same shapes overwrites its tensors."""
         captured = self._find(key, inputs, lambda static: function(*static))
         _copy(inputs, to=captured.inputs)
         captured.graph.replay()
         return captured.outputs  # type: ignore[no-any-return]
 
     def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> Beams:
-        """The search state after several steps of `fixed_beam_search`, in tensors that the next call overwrites."""
+        """The search state after several steps of `fixed_beam_search`; the next call overwrites its tensors."""
 
         def steps(static: tuple[Beams, Batch]) -> None:
             _copy(run_plainly(advance, None, *static), to=static[0])

@@ -13,7 +13,7 @@ class Intervention(Protocol):
     """Changes the decoder's state or the token probabilities at chosen steps."""
 
     def state(self, state: Any, *, length: int) -> Any:
-        """The state, changed or not, from which token number `length` (from 1) is predicted; rows come first."""
+        """The state from which token number `length` (from 1) is predicted, changed or not; rows come first."""
         ...
 
     def log_probs(self, log_probs: Tensor, *, length: int) -> Tensor:

@@ -16,7 +16,7 @@ from calque.search.step import Live
 
 
 class Candidates(NamedTuple):
-    """The extensions that were compared at one step, best first; those of diverse beam search group by group."""
+    """The extensions that were compared at one step, best first; in diverse beam search, group by group."""
 
     log_probs: Tensor  # [B,C], of the whole hypothesis including the new token; −∞ if impossible
     parents: Tensor  # [B,C], index of the hypothesis that each one extends

@@ -1,4 +1,4 @@
-"""Whether a token sequence contains a set of phrases without overlap."""
+"""Tests whether a token sequence contains all of a set of phrases without overlap."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ Token = int
 
 
 class WordBoundaries(NamedTuple):
-    """Which tokens start and end words."""
+    """Functions that say whether a token starts or ends a word."""
 
     begins: Callable[[Token], bool]  # whether a token starts a new word whatever precedes it
     ends: Callable[[Token], bool]  # whether any token after this one starts a new word

@@ -12,7 +12,7 @@ FLOOR = 1e-6  # minimum coverage of a position: local and hard attention leave s
 
 
 Length = int | Tensor
-"""A number of tokens; as a tensor [1] it is not known to the host."""
+"""A number of tokens: an int, or a tensor [1], whose value the host does not know."""
 
 
 class SentenceLengths(NamedTuple):
@@ -98,7 +98,9 @@ class Scoring(NamedTuple):
             end = (self.gamma * lengths.source_lengths.to(log_probs.dtype) / length)[:, None].expand_as(log_probs)
         if self.beta:
             if covered is None:
-                raise ValueError("coverage needs a model with attention; set search.coverage = 0")
+                raise ValueError(
+                    "search.coverage needs a model with attention, but this one has none; set search.coverage = 0"
+                )
             coverage = self.beta * _coverage(covered, lengths.source_lengths)
         reward = self.reward * (length.to(log_probs.dtype) if isinstance(length, Tensor) else length)
         return ScoreTerms(normalised, reward, end, coverage)

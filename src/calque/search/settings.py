@@ -27,8 +27,8 @@ class SearchConfig(Config):
     coverage: float = Field(default=0.0, ge=0)
     """β: coverage penalty β Σ log min(attention, 1) for source positions with little attention (Wu 2016)."""
     end_normalisation: float = Field(default=0.0, ge=0)
-    """γ: adds γ |X| / |Y| against overlong translations; combine it with a length penalty, or the empty
-    translation wins. |X| and |Y| are the numbers of pieces of source and translation, end marks included."""
+    """γ: adds γ |X| / |Y| to the score, which penalises overlong translations; combine it with a length penalty, or the
+    empty translation wins. |X| and |Y| are the numbers of pieces of source and translation, end marks included."""
     reward: float = Field(default=0.0, ge=0)
     """Reward added to the score per piece."""
     stopping: Literal["exact", "first", "patience"] = "exact"
@@ -51,9 +51,9 @@ class SearchConfig(Config):
     prior_weight: float = Field(default=0.2, ge=0)
     """μ: weight of the language model in noisy-channel reranking."""
     temperature: float = Field(default=1.0, gt=0)
-    """Sampling temperature; below 1 the distribution gets sharper."""
+    """Sampling temperature; values below 1 make the distribution sharper."""
     top_k: int = Field(default=0, ge=0, le=LARGEST)
-    """Sample only from the k most likely pieces; 0: from all."""
+    """Sample only from the k most likely pieces; 0 samples from all of them."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Sample only from the most likely pieces with this total probability (nucleus sampling: Holtzman 2020)."""
     min_p: float = Field(default=0.0, ge=0, le=1)
@@ -74,13 +74,13 @@ class SearchConfig(Config):
     maximum_extra: int = Field(default=20, ge=1, le=LARGEST)
     """See maximum_ratio."""
     learnt_maximum: bool = True
-    """Limit a translation also by the training data: about 1.25 × the length that 99.9 % of the training targets for
-    sources of this length do not exceed. It saves time, as search need not consider longer translations. It has no
-    effect on models that were saved without their training lengths, or if a prefix or a phrase is required."""
+    """Also limit the length of a translation by the training data: about 1.25 × the length that 99.9 % of the training
+    targets for sources of this length do not exceed. It saves time, as search need not consider longer translations. It
+    has no effect on models that were saved without their training lengths, or if a prefix or a phrase is required."""
     maximum: int | None = Field(default=None, ge=1, le=LARGEST)
     """A translation has at most this many pieces whatever the source length; by default, twice source_limit."""
     minimum: int = Field(default=0, ge=0, le=LARGEST)
-    """A translation has at least this many pieces; if it equals the maximum, exactly this many."""
+    """A translation has at least this many pieces; if minimum and maximum are equal, it has exactly this many."""
     minimum_ratio: float = Field(default=0.0, ge=0, le=1e6)
     """A translation has at least minimum_ratio × source pieces."""
     source_limit: int = Field(default=512, ge=1, le=LARGEST)
@@ -97,9 +97,11 @@ class SearchConfig(Config):
     @model_validator(mode="after")
     def _lengths_fit(self) -> Self:
         if self.maximum is not None and self.minimum > self.maximum:
-            raise ValueError(f"minimum {self.minimum} is more than maximum {self.maximum}")
+            raise ValueError(f"minimum {self.minimum} is more than maximum {self.maximum}; change either")
         if self.minimum_ratio > self.maximum_ratio:
-            raise ValueError(f"minimum_ratio {self.minimum_ratio} is more than maximum_ratio {self.maximum_ratio}")
+            raise ValueError(
+                f"minimum_ratio {self.minimum_ratio} is more than maximum_ratio {self.maximum_ratio}; change either"
+            )
         return self
 
     @property

@@ -102,7 +102,7 @@ def is_worth_removing(finished: int, *, of: int) -> bool:
 
 
 def clear_step(step: Step) -> Step:
-    """The same step function without its fast path, so that search calls it once per step with all hypotheses."""
+    """The step function without its fast path `best`, so that search calls it once per step with all hypotheses."""
 
     def plain(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
         return step(tokens, state, context)
@@ -114,7 +114,7 @@ def forbid(log_probs: Tensor, *, marks: Marks, length: int, limits: Limits) -> T
     """The log-probabilities [B,K,V] of token number `length`, with −∞ for tokens that are not allowed there.
 
     These are the special tokens, the end mark before the minimum length, and all other tokens where only the end mark
-    is allowed, see `Limits`.
+    is allowed (see `Limits`).
     """
     maximum, minimum = limits
     allowed = log_probs.clone()

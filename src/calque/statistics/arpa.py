@@ -51,7 +51,7 @@ class ArpaModel(NamedTuple):
 
     @property
     def is_running(self) -> bool:
-        """Whether the text ran on over line ends: n-grams begin with an end mark, and none with a begin mark."""
+        """Whether the model is one of running text: some n-grams begin with an end mark, and none with a begin mark."""
         if self.tables.order == 1:
             return False
         first = np.unique(self.tables.keys[1] // self.tables.vocabulary_size)
@@ -59,16 +59,18 @@ class ArpaModel(NamedTuple):
 
 
 def written_form(piece: str) -> str:
-    """A piece as an ARPA file spells it: white space, which would separate words, as its code point."""
+    """A piece as written in ARPA files: white space, which would separate words, is replaced by its code point."""
     return re.sub(r"\s", lambda match: f"<U+{ord(match[0]):04X}>", piece)
 
 
 def arpa_lines(tables: NgramTables, pieces: Sequence[str], *, progress: Progress | None = None) -> Iterator[str]:
-    """The text of an ARPA file, in blocks of lines; padding is left out."""
+    """The text of an ARPA file, in blocks of lines; the padding piece is left out."""
     words = [written_form(piece) for piece in pieces]
     if len(set(words)) < len(words):
         twice = next(word for place, word in enumerate(words) if word in words[:place])
-        raise DataError(f"an ARPA file cannot tell two pieces apart that are both written {twice}")
+        raise DataError(
+            f"two pieces of the vocabulary are both written {twice} in an ARPA file, so it cannot represent them"
+        )
     sizes = [tables.sizes[0] - 1, *tables.sizes[1:]]  # without padding
     yield "\\data\\\n" + "".join(f"ngram {order}={size}\n" for order, size in enumerate(sizes, start=1))
     ngrams = words
@@ -101,16 +103,16 @@ def _shortest(numbers: np.ndarray) -> list[str]:
 
 
 def read_arpa(path: Path, *, pieces: Sequence[str] | None = None, progress: Progress | None = None) -> ArpaModel:
-    """The model in an ARPA file, plain or compressed; a DataError names the line of whatever is wrong.
+    """The model in an ARPA file, plain or compressed; a DataError names the line that is wrong.
 
-    The vocabulary is `pieces`, or else the file's words. Pieces that the file does not have share the probability of
-    its <unk>, as they would be unknown to the tools that made it.
+    The vocabulary is `pieces`, or else the file's words. Pieces that are not in the file share the probability of its
+    <unk>, as they are unknown to the tool that wrote it.
     """
     return _ArpaReader(path, pieces=pieces, progress=progress).read()
 
 
 class _Section(NamedTuple):
-    """The n-grams of one order as they stand in a file."""
+    """The n-grams of one order, in the order of the file."""
 
     words: "array[int]"  # flat
     log_probs: "array[float]"
@@ -154,11 +156,11 @@ class _ArpaReader:
         return ArpaModel(tuple(self.pieces), tables._replace(backoffs=tables.backoffs[: tables.order - 1]), remarks)
 
     def _lines(self) -> Iterator[bytes]:
-        """Every line that is not blank, also as `self.line`; at the end of the file, an empty one."""
+        """Yields every line that is not blank, and an empty one at the end of the file; sets `self.line` to each."""
         for number, raw in enumerate(file_lines(self.path, limit=LINE), start=1):
             self.number = number
             if len(raw) > LINE:
-                self.fail(f"longer than {LINE:,} bytes; not an ARPA file")
+                self.fail(f"the line is longer than {LINE:,} bytes; this is not an ARPA file")
             self.line = raw.strip()
             if self.line:
                 yield self.line
@@ -174,7 +176,7 @@ class _ArpaReader:
             if line == b"\\data\\":
                 break
         else:
-            raise DataError(f"{self.path}: no line \\data\\; not an ARPA file")
+            raise DataError(f"{self.path}: found no line \\data\\; this is not an ARPA file")
         sizes: list[int] = []
         for line in lines:
             found = re.fullmatch(rb"ngram\s+(\d{1,3})\s*=\s*(\d{1,15})", line)
@@ -186,7 +188,7 @@ class _ArpaReader:
         if not sizes:
             self.fail(f"expected ngram 1=NUMBER, found {self._shown()}")
         if len(sizes) > HIGHEST:
-            self.fail(f"n-grams of order {len(sizes)}; at most {HIGHEST} are read")
+            self.fail(f"found n-grams of order {len(sizes)}; orders above {HIGHEST} are not supported")
         return sizes
 
     def _section(self, lines: Iterator[bytes], *, order: int, size: int, is_last: bool) -> _Section:
@@ -219,7 +221,7 @@ class _ArpaReader:
         return section
 
     def _add_word(self, raw: bytes) -> None:
-        """Makes a word of the file a piece, unless it is one already; a literal <pad> is an ordinary word there."""
+        """Adds a word of the file to the pieces, unless it is one already; a literal <pad> is an ordinary word."""
         if raw in self.ids:
             return
         try:
@@ -247,7 +249,7 @@ class _ArpaReader:
     def _backoff(self, field: bytes) -> float:
         number = self._number(field)
         if number > LARGEST:
-            self.fail(f"the logarithm of a back-off weight is {number:g}; at most {LARGEST:g} is read")
+            self.fail(f"the logarithm of a back-off weight is {number:g}; values above {LARGEST:g} are not supported")
         return max(NEVER, number)
 
     def _words(self, section: _Section) -> NgramTables:
@@ -268,7 +270,7 @@ class _ArpaReader:
         return NgramTables(size, [np.arange(size)], [log_probs], [backoffs])
 
     def _ngrams(self, tables: NgramTables, section: _Section, *, order: int) -> NgramTables:
-        """The tables with those of one more order."""
+        """The tables with those of this order appended."""
         words = _integers(section.words).reshape(-1, order)
         prefixes = tables.find(words[:, :-1])
         if (prefixes < 0).any():
@@ -289,7 +291,7 @@ class _ArpaReader:
         ascending = np.argsort(keys, kind="stable")
         repeated = ascending[1:][np.diff(keys[ascending]) == 0]
         if len(repeated):
-            self.fail("this n-gram stands in an earlier line too", line=section.lines[int(repeated.min())])
+            self.fail("this n-gram is also on an earlier line", line=section.lines[int(repeated.min())])
 
 
 def _integers(values: "array[int]") -> Integers:

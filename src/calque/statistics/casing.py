@@ -1,4 +1,4 @@
-"""Letter case in statistical models: a sentence's first word is capitalised, which says nothing about the word."""
+"""Letter case in statistical models: the first word of a sentence is capitalised, whatever its usual form."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from calque.data.store import Array, Column
 def frequent_forms(column: Column, pieces: Sequence[str]) -> Array:
     """For each id, the id of the most frequent spelling of the same word, not counting the first words of sentences.
 
-    Spellings differ in case only. A word that occurs nowhere else than at the beginning keeps its most frequent form
+    Spellings differ in case only. A word that occurs only at the beginning of sentences keeps its most frequent form
     there; ties go to the lower id.
     """
     rows = np.flatnonzero(column.lengths)
@@ -27,7 +27,7 @@ def frequent_forms(column: Column, pieces: Sequence[str]) -> Array:
 
 
 def with_forms(column: Column, forms: Array, *, everywhere: bool) -> Column:
-    """The column with the first word of each row, or every word, in its most frequent form."""
+    """The column with the first word of each row (or, if `everywhere`, every word) in its most frequent form."""
     ids, lengths = column.gather(np.arange(len(column.lengths)))
     ids = ids.astype(np.int64)
     starts = np.cumsum(lengths) - lengths

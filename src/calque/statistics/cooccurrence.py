@@ -1,4 +1,4 @@
-"""Which words occur together in a parallel corpus, laid out so that EM over all of them is a few array operations.
+"""The co-occurrences of words in a parallel corpus, laid out so that EM over all of them is a few array operations.
 
 Letters: B pairs, I source words, J target words. A *cell* is a target word and a source word of the same pair, or a
 target word and the empty word. An *entry*, a parameter t(target | source), is a pair of word types with at least one
@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
     start: int  # where its cells begin in those of its block
 
     def cells(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The values [J,B,1+I] of the chunk's cells, as a view of those of its block; column 0 is the empty word."""
+        """The values [J,B,1+I] of the chunk's cells, as a view of its block's values; column 0 is the empty word."""
         shape = self.targets, len(self.pairs), 1 + self.sources
         return values[self.start : self.start + int(np.prod(shape))].reshape(shape)
 
@@ -87,7 +87,7 @@ class Cooccurrences(NamedTuple):
         np.exp(digamma(table) - digamma(self._totals(table)), out=table)
 
     def _totals(self, table: Floats) -> Floats:
-        """The sum over the entries of each entry's source word."""
+        """For each entry, the sum over all entries with the same source word."""
         lengths = np.diff(self.offsets)
         rows = np.flatnonzero(lengths)
         if not len(rows):
@@ -101,8 +101,8 @@ def cooccurrences(
 ) -> Cooccurrences:
     """The cells and entries of a corpus whose row n of `target` translates row n of `source`.
 
-    `sources` and `targets` are the sizes of the vocabularies; without them, they follow from the largest ids. Pairs
-    with an empty side, or with more than `maximum` words on a side, are left out.
+    `sources` and `targets` are the sizes of the vocabularies, by default inferred from the largest ids. Pairs with an
+    empty side, or with more than `maximum` words on a side, are left out.
     """
     sources = _size(source) if sources is None else sources
     targets = _size(target) if targets is None else targets

@@ -22,7 +22,7 @@ Shape = tuple[int, int]
 class Diagonal(NamedTuple):
     """δ(i | j, I, J) = exp(−λ h(i, j)) / Σₖ exp(−λ h(k, j)), with h(i, j) = |i/I − j/J| (Dyer et al. 2013, §2).
 
-    λ = 0 is uniform, as in IBM Model 1; a large λ keeps to the diagonal.
+    λ = 0 is uniform, as in IBM Model 1; a large λ keeps alignments close to the diagonal.
     """
 
     tension: float  # λ
@@ -36,7 +36,7 @@ class Diagonal(NamedTuple):
     def reestimated(self, totals: dict[Shape, Floats], *, distance: float) -> "Diagonal":
         """λ after some steps along the gradient of the expected log-likelihood Q(λ).
 
-        `totals` has, for each shape, the expected number [J] of target words j that are not drawn from the empty word;
+        `totals` maps each shape to the expected numbers [J] of target words j that are not drawn from the empty word;
         `distance` is the sum of their expected distances h. With N words in all,
 
             ∂Q/∂λ / N = (Σⱼ totalⱼ · E_δ[h | j] − distance) / N

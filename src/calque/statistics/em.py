@@ -17,7 +17,7 @@ class Iteration(NamedTuple):
     words: int
     """The number of target words over which the log-likelihood is summed."""
     detail: str = ""
-    """Other parameters that the iteration began with, for people to read."""
+    """Other parameters at the start of the iteration, as text for the user."""
 
     @property
     def perplexity(self) -> float:
@@ -26,7 +26,7 @@ class Iteration(NamedTuple):
 
 
 class Observer:
-    """The callbacks of the training of an alignment model; in this base class, they do nothing."""
+    """Callbacks during the training of an alignment model; in this base class, they do nothing."""
 
     def iteration(self, iteration: Iteration) -> None:
         """Called after each iteration of EM."""

@@ -30,7 +30,7 @@ class HiddenMarkov(NamedTuple):
 
     @classmethod
     def random(cls, states: int, *, symbols: int, seed: int) -> "HiddenMarkov":
-        """A model with random probabilities, for Baum-Welch to begin with; equal ones would never change."""
+        """A model with random probabilities, as a start for Baum-Welch; with equal ones, states would stay equal."""
         generator = np.random.default_rng(seed)
         shapes = (states,), (states, states), (states, symbols)
         return cls(*(_normalised(generator.uniform(0.5, 1.5, shape)) for shape in shapes))
@@ -57,7 +57,7 @@ class HiddenMarkov(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the states of a corpus are expected to be: the E-step of Baum-Welch."""
+    """The expected counts of states, transitions and symbols in a corpus: the E-step of Baum-Welch."""
 
     log_likelihood: float
     start: Floats  # [Y], the expected number of sequences that begin in each state
@@ -137,7 +137,7 @@ def state_posteriors(model: HiddenMarkov, sequences: Column) -> list[Floats]:
 
 
 def most_likely_states(model: HiddenMarkov, sequences: Column) -> list[Array]:
-    """The most likely states of each sequence as a whole, by the Viterbi algorithm; ties go to the lower state."""
+    """The most likely state sequence for each sequence of symbols (Viterbi algorithm); ties go to the lower state."""
     result = [np.zeros(0, dtype=np.int64)] * len(sequences.lengths)
     with np.errstate(divide="ignore"):
         start, transitions, emissions = (np.log(table) for table in model)
@@ -191,7 +191,7 @@ def _trellis(model: HiddenMarkov, batch: Batch) -> Trellis:
 
 
 def _batches(sequences: Column, *, states: int) -> Iterator[Batch]:
-    """The sequences that are not empty, those of similar length together."""
+    """Yields the sequences that are not empty, in batches of similar length."""
     lengths = sequences.lengths.astype(np.int64)
     order = np.flatnonzero(lengths)
     order = order[np.argsort(-lengths[order], kind="stable")]
@@ -211,7 +211,7 @@ def _pair_counts(first: Array, second: Array, *, shape: tuple[int, int]) -> Floa
 
 
 def _normalised(counts: Floats, otherwise: Floats | None = None) -> Floats:
-    """Each row divided by its sum; a row of zeros becomes that of `otherwise`, or uniform."""
+    """Each row divided by its sum; a row of zeros is replaced by that of `otherwise` or, without it, a uniform one."""
     totals = counts.sum(axis=-1, keepdims=True)
     even = np.full_like(counts, 1 / counts.shape[-1]) if otherwise is None else otherwise.copy()
     shares: Floats = np.divide(counts, totals, out=even, where=totals > 0)
@@ -219,4 +219,4 @@ def _normalised(counts: Floats, otherwise: Floats | None = None) -> Floats:
 
 
 def _impossible(row: int) -> ValueError:
-    return ValueError(f"sequence {row} (counted from 0) has the probability 0 in this model")
+    return ValueError(f"sequence {row} (counted from 0) has probability 0 under this model")

@@ -140,7 +140,7 @@ def _iterate(
 
 
 def most_likely_alignments(lexical: Floats, *, transitions: Transitions) -> Array:
-    """The source words [B,J] of the most likely alignment of each pair, counted from 0; −1: the empty word.
+    """The source words [B,J] of the most likely alignment of each pair, counted from 0; −1 is the empty word.
 
     The Viterbi algorithm: the forward algorithm with the maximum instead of the sum. Instead of storing backpointers
     for all positions, the backtrace recomputes one per step.

@@ -62,7 +62,7 @@ def train_ibm1(corpus: Cooccurrences, *, iterations: int, observer: Observer = S
 
 
 def most_likely_alignments(lexical: Floats) -> Array:
-    """The most likely source word of each target word [B,J], counted from 0; −1: the empty word; ties go to the first.
+    """The most likely source word of each target word [B,J], from 0, or −1 for the empty word; ties go to the first.
 
     In IBM Model 1 the words of a target are independent of each other given the source.
     """

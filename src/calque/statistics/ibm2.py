@@ -70,7 +70,7 @@ def train_ibm2(
     Dirichlet prior on the translations of each word, for variational Bayes instead of EM (§3 of the paper; the authors'
     program uses 0.01).
 
-    Law: the log-likelihood never falls. With variational Bayes, this holds of its lower bound instead.
+    Law: the log-likelihood never falls. With variational Bayes, this holds for its lower bound instead.
     """
     model = DiagonalModel(start.lexical, Diagonal(tension), empty)
     for number in range(1, iterations + 1):

@@ -3,10 +3,10 @@
     p(w | h) = (a(h w) − D(a(h w))) / Σᵥ a(h v) + γ(h) · p(w | h′)          γ(h) = Σᵥ D(a(h v)) / Σᵥ a(h v)
 
 a is the number of occurrences for the highest order, and for every lower order the number of different words to the
-left: a word that follows many words is likely after a new one. h′ is the history without its first word; below the
-single words is the uniform distribution. An n-gram at the beginning of a line has no word to its left: each of its
-occurrences there counts as one. D(a) is D₁, D₂ or, from a = 3 on, D₃; per order, with n₁ … n₄ the numbers of n-grams
-whose count is 1 … 4,
+left: a word that follows many words is likely to follow a new one too. h′ is the history without its first word;
+unigrams are interpolated with the uniform distribution. An n-gram at the beginning of a line has no word to its left:
+each of its occurrences there counts as one. D(a) is D₁, D₂ or, from a = 3 on, D₃; per order, with n₁ … n₄ the numbers
+of n-grams whose count is 1 … 4,
 
     Y = n₁ / (n₁ + 2 n₂)      D₁ = 1 − 2 Y n₂/n₁      D₂ = 2 − 3 Y n₃/n₂      D₃ = 3 − 4 Y n₄/n₃
 """
@@ -23,7 +23,7 @@ from calque.statistics.ngram_tables import NEVER, Floats, NgramTables
 
 
 class Discounts(NamedTuple):
-    """What is subtracted from counts of 1, of 2, and of 3 or more."""
+    """The discounts that are subtracted from counts of 1, of 2, and of 3 or more."""
 
     one: float
     two: float
@@ -46,8 +46,9 @@ def kneser_ney(counts: NgramCounts, *, never: Sequence[int], prune: Sequence[int
 
     The words `never` (padding, the begin mark) are not predicted: they have probability 10⁻⁹⁹.
 
-    `prune` lists, from order 2 on, how often an n-gram must at least be exceeded to be kept; its last value holds for
-    all higher orders. Discounts and counts are those before pruning, and what is pruned adds to γ.
+    `prune` lists a threshold per order from 2 on: n-grams that do not occur more often are dropped. The last threshold
+    holds for all higher orders. Discounts and counts are those before pruning, and the probability mass of dropped
+    n-grams is added to γ.
     """
     size = counts.vocabulary_size
     adjusted = adjusted_counts(counts)
@@ -56,7 +57,7 @@ def kneser_ney(counts: NgramCounts, *, never: Sequence[int], prune: Sequence[int
     adjusted[0] = np.where(predicted, adjusted[0], 0)
     total = int(adjusted[0].sum())
     if not total:
-        raise DataError("there is no text to estimate an n-gram model from")
+        raise DataError("the corpus has no text to estimate an n-gram model from")
     estimated = [discounts_of(of_order) for of_order in adjusted]
     few = [f"{length}-grams" for length, discounts in enumerate(estimated, start=1) if discounts is None]
     remarks = [

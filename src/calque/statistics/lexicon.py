@@ -1,4 +1,4 @@
-"""Lexical tables: which target words translate a source word, and how likely each of them is."""
+"""Lexical tables: the target words that translate a source word, and how likely each of them is."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ MINIMUM = 1e-4
 class LexicalTable(NamedTuple):
     """t(target | source), sparse: row s is `[offsets[s] : offsets[s + 1]]`, the most likely target first.
 
-    The last row is that of the empty word. Ties are in the order of ids.
+    The last row belongs to the empty word. Equally likely targets are in the order of their ids.
 
     >>> table = train_lexicon(store["source"], store["target"])
     >>> targets, probabilities = table.best(source_id, 10)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calque.statistics.cooccurrence import Floats
 
 Scores = Callable[[Floats], NDArray[Any]]
-"""The corpus scores [R], higher is better, of sums of segment statistics [R,K]."""
+"""A function from sums of segment statistics [R,K] to corpus scores [R]; higher is better."""
 
 STEP = 0.1  # how far beyond the outermost threshold a line search goes
 LEAST_GAIN = 1e-4  # of the score; smaller gains do not count
@@ -34,7 +34,7 @@ class Optimum(NamedTuple):
 
 
 def pad_candidates(features: Sequence[Floats], statistics: Sequence[Floats]) -> Candidates:
-    """The candidates of segments, each with its features [c,F] and statistics [c,K]."""
+    """The candidates of all segments, given the features [c,F] and statistics [c,K] of each segment's candidates."""
     most = max(len(rows) for rows in features)
     exists = np.array([[place < len(rows) for place in range(most)] for rows in features])
 
@@ -98,7 +98,7 @@ def optimise(
     directions: int = 4,
     check_stop: Callable[[], None] = lambda: None,
 ) -> Optimum:
-    """The weights that line searches from `start` end in, along each tuned weight and some random directions."""
+    """The weights at which line searches from `start` converge, along each tuned weight and some random directions."""
     best = Optimum(start, corpus_score(candidates, start, scores=scores))
     places = np.flatnonzero(tuned)
     while True:

@@ -17,7 +17,7 @@ from calque.data.store import Column
 
 Integers = NDArray[np.int64]
 Progress = Callable[[str], None]
-"""Called with what is about to be done."""
+"""A function that is called with a description of the next phase."""
 
 CHUNK = 1 << 22  # positions whose keys are sorted together, which bounds the memory beside text and n-grams
 
@@ -34,11 +34,11 @@ class NgramCounts(NamedTuple):
 
     vocabulary_size: int
     keys: list[Integers]
-    """Those of order 1 are all word ids."""
+    """The keys of the n-grams, ascending; those of order 1 are all word ids."""
     suffixes: list[Integers]
     """The row, one order below, of the n-gram without its first word; 0 for order 1."""
     occurrences: list[Integers]
-    """How often the n-gram occurs; of a single word, without begin marks, which are never predicted."""
+    """How often the n-gram occurs; for single words, begin marks are not counted, as they are never predicted."""
     openings: list[Integers]
     """How often it occurs at the beginning of a line, with no word to its left; 0 for order 1."""
 
@@ -63,7 +63,7 @@ def lines_of(column: Column, *, begin: int, end: int) -> MarkedText:
 
 
 def running_text(values: NDArray[Any], *, end: int) -> MarkedText:
-    """A text that includes its end marks, preceded by one more: the text before it ended a line too."""
+    """A text that already has its end marks, preceded by one more, as if a line had ended before it."""
     tokens = np.concatenate([[end], values]).astype(np.int32)
     begins = np.zeros(len(tokens), dtype=np.bool_)
     begins[0] = True
@@ -73,7 +73,7 @@ def running_text(values: NDArray[Any], *, end: int) -> MarkedText:
 def count_ngrams(
     text: MarkedText, *, order: int, vocabulary_size: int, progress: Progress | None = None, chunk: int = CHUNK
 ) -> NgramCounts:
-    """All n-grams of a text up to an order; none extends over the beginning of a line.
+    """The counts of all n-grams of a text up to an order; no n-gram crosses the beginning of a line.
 
     Memory: 9 bytes per token of the text, 32 per n-gram, and a chunk's keys.
     """

@@ -28,11 +28,11 @@ class NgramTables(NamedTuple):
 
     vocabulary_size: int
     keys: list[Integers]
-    """Ascending; those of order 1 are all word ids."""
+    """The keys of the n-grams, ascending; those of order 1 are all word ids."""
     log_probs: list[Floats]
     """log₁₀ of the probability of an n-gram's last word given the others."""
     backoffs: list[Floats]
-    """log₁₀ of the back-off weight b of an n-gram as a history; one list shorter."""
+    """log₁₀ of the back-off weight b of an n-gram as a history; the highest order has none."""
 
     @property
     def order(self) -> int:
@@ -59,7 +59,7 @@ class NgramTables(NamedTuple):
 
 
 class NgramQueries:
-    """Queries one word at a time, for search on the host; answers are remembered.
+    """Queries one word at a time, for search on the host; answers are cached.
 
     A state is the longest suffix of the words read that is a history in the table, as ids: hypotheses with the same
     state have the same future.
@@ -119,7 +119,7 @@ class NgramQueries:
         return ()
 
     def _continues(self, length: int, row: int) -> bool:
-        """Whether an n-gram changes predictions as a history: it has a back-off weight or words that follow it."""
+        """Whether an n-gram matters as a history: it has a back-off weight, or words that follow it."""
         tables = self.tables
         if tables.backoffs[length - 1][row] != 0:
             return True

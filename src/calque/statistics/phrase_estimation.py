@@ -1,4 +1,4 @@
-"""From a parallel corpus to a phrase-based model with untuned weights."""
+"""Estimates a phrase-based model, with untuned weights, from a parallel corpus."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -103,7 +103,7 @@ def phrase_model(estimated: Estimated, *, weights: Mapping[str, float], special:
 
 
 def single_precision(tables: NgramTables) -> NgramTables:
-    """The tables as they are after having been saved, so that a saved model scores exactly as the estimated one."""
+    """The tables in single precision, as they are saved, so that saved and estimated models score exactly the same."""
     log_probs, backoffs = (
         [table.astype(np.float32).astype(np.float64) for table in part] for part in (tables.log_probs, tables.backoffs)
     )
@@ -113,7 +113,7 @@ def single_precision(tables: NgramTables) -> NgramTables:
 def symmetrised_corpus(
     source: Column, target: Column, forward: WordAlignments, backward: WordAlignments, *, method: Symmetrisation
 ) -> AlignedCorpus:
-    """The corpus with links that both directions agree on, as `method` says."""
+    """The corpus with the links of both directions, combined by `method`."""
     links = [
         sorted(
             symmetrise(

@@ -26,7 +26,7 @@ class AlignedCorpus(NamedTuple):
     links: Array  # [L,2]: the positions of a source word and of a target word
 
     def turned(self) -> "AlignedCorpus":
-        """The corpus of the other direction."""
+        """The corpus with source and target exchanged."""
         return AlignedCorpus(
             self.target, self.source, self.target_remaining, self.source_remaining, self.links[:, ::-1]
         )
@@ -61,8 +61,8 @@ def aligned_corpus(source: Column, target: Column, links: Sequence[Sequence[tupl
 def extract_phrases(corpus: AlignedCorpus, *, maximum: int = MAXIMUM) -> Occurrences:
     """The phrase pairs of a corpus, with at most `maximum` words on each side.
 
-    All source spans of a length are looked at together. The linked words of a span form the smallest target span that
-    it can be paired with; the pair is consistent if the words linked to that target span lie in the source span.
+    All source spans of the same length are processed together. The linked words of a span form the smallest target span
+    that it can be paired with; the pair is consistent if the words linked to that target span lie in the source span.
     """
     first, last = _linked_range(corpus.links, of=0, size=len(corpus.source))
     back_first, back_last = _linked_range(corpus.links, of=1, size=len(corpus.target))
@@ -122,7 +122,7 @@ def _windows(values: Array, *, combine: np.ufunc, maximum: int) -> Iterator[Arra
 
 
 def _unaligned_runs(unaligned: Array, remaining: Array) -> tuple[Array, Array]:
-    """How many unaligned words stand directly before, and directly after, each word in its sentence."""
+    """The number of unaligned words directly before, and directly after, each word in its sentence."""
     size = len(unaligned)
     places = np.arange(size)
     ends = places + remaining  # of the sentence

@@ -17,7 +17,7 @@ from calque.statistics.phrase_table import ORIENTATIONS, PhraseTable
 
 PHRASES, WORDS, DISTORTION, LANGUAGE, UNKNOWN = "phrases", "words", "distortion", "language", "unknown"
 UNKNOWN_WEIGHT = -10.0
-"""The weight of the number of words that are copied because the table has no translation for them; it is not tuned."""
+"""The weight per word that is copied because the table has no translation for it; it is not tuned."""
 MONOTONE, SWAPPED, DISCONTINUOUS = range(3)
 
 State = Hashable
@@ -43,15 +43,15 @@ class Option(NamedTuple):
     words: tuple[int, ...]
     """Ids of target words; one that is copied has the id −1 − its source position."""
     entry: int
-    """In the phrase table; −1 for a copied word."""
+    """The index of the entry in the phrase table; −1 for a copied word."""
     score: float
     """The weighted sum of the features that depend on this phrase pair alone."""
     estimate: float
-    """`score` and the language model's score of the words without those before them."""
+    """`score` plus the language model's score of the words without context."""
     before: tuple[float, ...] = (0.0, 0.0, 0.0)
-    """The weighted scores of being monotone, swapped or discontinuous after the phrase before it."""
+    """The weighted scores of being monotone, swapped or discontinuous relative to the previous phrase."""
     after: tuple[float, ...] = (0.0, 0.0, 0.0)
-    """Those of the phrase that follows it."""
+    """The same scores, relative to the next phrase."""
 
 
 class Derivation(NamedTuple):
@@ -80,9 +80,9 @@ class PhraseModel(NamedTuple):
     language: LanguageModel | None
     weights: Mapping[str, float]
     end: int
-    """The word that ends a sentence of the language model."""
+    """The id of the language model's end mark."""
     unknown: int
-    """The language model's word for all that it does not know."""
+    """The id of the language model's unknown word."""
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -142,7 +142,10 @@ class PhraseModel(NamedTuple):
 
 
 def orientation(previous: Option | None, start: int, stop: int) -> int:
-    """How a span of the source follows the phrase before it in the target; the first phrase follows position 0."""
+    """The orientation of a source span relative to the previous phrase: MONOTONE, SWAPPED or DISCONTINUOUS.
+
+    The first phrase is MONOTONE if it begins the sentence, and otherwise DISCONTINUOUS.
+    """
     if (previous.stop if previous else 0) == start:
         return MONOTONE
     return SWAPPED if previous is not None and previous.start == stop else DISCONTINUOUS
@@ -151,8 +154,8 @@ def orientation(previous: Option | None, start: int, stop: int) -> int:
 def span_future(options: Mapping[tuple[int, int], Sequence[Option]], *, length: int) -> list[list[float]]:
     """future[i][j]: the estimated best score of translating the source words from i to before j.
 
-    It is the best way to divide the span into phrases, each with its best estimate. Distortion, and the words before a
-    phrase, are left out (Koehn et al. 2003, §3).
+    The span is divided into phrases in the best way, each with its best estimate. Distortion, and the words before a
+    phrase, are ignored (Koehn et al. 2003, §3).
     """
     future = [[-np.inf] * (length + 1) for _ in range(length + 1)]
     for (start, stop), span in options.items():

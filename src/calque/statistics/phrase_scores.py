@@ -11,7 +11,7 @@ from calque.statistics.phrase_extraction import AlignedCorpus, Occurrences
 
 
 def relative_frequencies(given: Array, counts: Array) -> Floats:
-    """log φ(ē | f̄) = log c(f̄, ē) / Σ_ē' c(f̄, ē') of each pair, given the number of its phrase f̄."""
+    """log φ(ē | f̄) = log c(f̄, ē) / Σ_ē' c(f̄, ē') of each pair, given the index of its phrase f̄."""
     totals = np.bincount(given, weights=counts)
     frequencies: Floats = np.log(counts / totals[given])
     return frequencies
@@ -22,8 +22,8 @@ def discounted_frequencies(given: Array, other: Array, counts: Array) -> Floats:
 
         φ(ē | f̄) = (c(f̄, ē) − D(c)) / c(f̄) + α(f̄) · p(ē)
 
-    D has three values for counts of 1, 2 and more, estimated as in Chen and Goodman (1998); α(f̄) is the mass that the
-    discounts set free, and p(ē) the share of distinct f̄ among all pairs that ē is paired with.
+    D has three values for counts of 1, 2 and more, estimated as in Chen and Goodman (1998); α(f̄) is the probability
+    mass that the discounts free, and p(ē) the share of distinct pairs that contain ē.
     """
     taken = kneser_ney_discounts(counts)[np.minimum(counts, 3)]
     totals = np.bincount(given, weights=counts)
@@ -69,7 +69,7 @@ def word_weights(corpus: AlignedCorpus) -> Floats:
 
 
 def lexical_weights(weights: Floats, starts: Array, lengths: Array, *, pairs: Array, count: int) -> Floats:
-    """log lex(ē | f̄, a) of each of `count` phrase pairs: the sum over the words of ē, with the best of its alignments.
+    """log lex(ē | f̄, a) of each of `count` phrase pairs: the sum over the words of ē, for the best of its alignments.
 
     All links of a word of ē lie inside a consistent phrase pair, so `weights`, from `word_weights`, hold for every
     phrase that the word occurs in. `pairs` numbers the phrase pair of each occurrence.
@@ -116,7 +116,7 @@ def orientation_scores(counts: Floats, *, smoothing: float = 0.5) -> Floats:
 
 
 class _Links:
-    """Whether two positions are linked; positions in different sentences never are."""
+    """Looks up whether two positions are linked; positions in different sentences never are."""
 
     def __init__(self, corpus: AlignedCorpus) -> None:
         self.size = len(corpus.target) + 2

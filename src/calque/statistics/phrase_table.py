@@ -40,7 +40,7 @@ class PhraseTable(NamedTuple):
     """The translations of source phrase s are the entries `[offsets[s] : offsets[s + 1]]`, most likely first."""
 
     names: tuple[str, ...]
-    """What the columns of `scores` are."""
+    """The names of the columns of `scores`."""
     sources: PhraseTrie
     targets: PhraseTrie
     offsets: Array  # int64 [nodes of sources + 1]
@@ -48,7 +48,8 @@ class PhraseTable(NamedTuple):
     scores: Array  # float32 [entries,columns]: natural logarithms
     lengths: Array  # int32 [entries]: words of each translation
     estimates: Array
-    """float32 [entries]: a language model's log-probability of each translation, without the words before it; or 0."""
+    """float32 [entries]: a language model's log-probability of each translation without context; 0 without such a
+    model."""
     orientations: Array | None  # float32 [entries,6]
     maximum: int
     """The number of words of the longest source phrase."""
@@ -73,7 +74,7 @@ def extract_table(
     limit: int | None = None,
     never: int | None = None,
 ) -> PhraseTable:
-    """The phrase table of an aligned corpus, whose vocabularies have these sizes; `limit` translations per phrase.
+    """The phrase table of an aligned corpus with vocabularies of these sizes; at most `limit` translations per phrase.
 
     Phrases with the word `never`, which stands for unknown words, are left out.
     """
@@ -115,8 +116,8 @@ def word_table(
 ) -> PhraseTable:
     """A table of the `best` translations of each word, with the scores log t(f | e) and log t(e | f) of two lexicons.
 
-    `forward` has t(e | f), which selects the translations, and `backward` t(f | e); a pair that `backward` leaves out
-    is as likely as its least likely one. The word `never`, which stands for unknown words, is left out.
+    `forward` has t(e | f), which selects the translations, and `backward` t(f | e); a pair that `backward` lacks is as
+    likely as the least likely one that it has. The word `never`, which stands for unknown words, is left out.
     """
     lengths = np.diff(forward.offsets)[:-1]  # without the empty word
     ranks = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,4 +1,4 @@
-"""Phrases as nodes of a trie, so that all spans of a corpus or sentence are looked up by a few array operations."""
+"""A trie of phrases, in which a few array operations look up all spans of a corpus or sentence."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ ROOT = 0
 
 
 class PhraseTrie(NamedTuple):
-    """The node of a phrase is found by its first words' node and its last word; node 0 is the empty phrase.
+    """A trie: the node of a phrase is found by the node of its prefix and its last word; node 0 is the empty phrase.
 
     Node n > 0 has the key `parent · size + word` in `keys[n - 1]`. Parents have smaller numbers than their children.
 
@@ -38,7 +38,7 @@ class PhraseTrie(NamedTuple):
         return np.where(is_found, places + 1, NONE)
 
     def spans(self, ids: Array, *, maximum: int) -> Array:
-        """The nodes [maximum,N] of all spans of a sentence: row n − 1 has those of n words, by their first word."""
+        """The nodes [maximum,N] of all spans of a sentence: row n − 1 has the spans of n words, by their first word."""
         ids = ids.astype(np.int64)
         nodes = np.full((maximum, len(ids)), NONE, dtype=np.int64)
         current = np.full(len(ids), ROOT)
@@ -49,7 +49,7 @@ class PhraseTrie(NamedTuple):
         return nodes
 
     def words(self, node: int) -> tuple[int, ...]:
-        """The words of a phrase."""
+        """The words of a node's phrase."""
         words = []
         while node != ROOT:
             node, word = divmod(int(self.keys[node - 1]), self.size)

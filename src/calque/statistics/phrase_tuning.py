@@ -32,20 +32,20 @@ class TuningSettings(NamedTuple):
 
     iterations: int = 4
     nbest: int = 100
-    """Different translations of each sentence per iteration."""
+    """The number of distinct translations per sentence and iteration."""
     restarts: int = 2
-    """Random weights from which MERT starts in each iteration, besides the best so far."""
+    """The number of random starting points of MERT in each iteration, besides the best weights so far."""
     seed: int = 1
 
 
 class TuningReport(NamedTuple):
-    """An iteration of tuning."""
+    """The result of one iteration of tuning."""
 
     iteration: int  # from 1
     score: float
-    """Of the translations with the weights that the iteration began with."""
+    """The score of the translations found with the weights at the start of the iteration."""
     candidates: int
-    """All candidates so far."""
+    """The number of all candidates so far."""
     expected: float
     """The score of the candidates that are best with the weights that the iteration found."""
 
@@ -53,7 +53,7 @@ class TuningReport(NamedTuple):
 class Tuner:
     """Tunes the weights of a model on held-out sentences; deterministic given its seed.
 
-    Law: the model returned is the one whose translations had the best score, of all that were tried.
+    Law: of all models that were tried, the one whose translations scored best is returned.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Tuner:
         report: Callable[[TuningReport], None] = lambda _: None,
         check_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """`text` gives the text of a derivation of the sentence with this number, as the metric reads it."""
+        """`text` returns the text of a derivation, as the metric reads it, given the sentence's index."""
         self.sources, self.measure, self.text, self.search = sources, measure, text, search
         self.settings, self.report, self.check_stop = settings, report, check_stop
         self._features: list[dict[bytes, Floats]] = [{} for _ in sources]
@@ -125,7 +125,7 @@ class Tuner:
         return firsts, added
 
     def _measure_new(self) -> None:
-        """Measures texts without statistics, one per sentence at a time."""
+        """Computes the statistics of texts that have none yet, one text per sentence at a time."""
         waiting = [
             list(dict.fromkeys(text for text in texts.values() if text not in known))
             for texts, known in zip(self._texts, self._statistics, strict=True)

@@ -1,7 +1,7 @@
-"""Lexical shortlists: the few target pieces that the translation of a sentence is likely to consist of.
+"""Lexical shortlists: the few target pieces that the translation of a sentence is likely to contain.
 
-A sentence's list has the most frequent target pieces, which all sentences share, and the most likely translations of
-each of its source pieces (Jean et al. 2015, §3.3; Mi, Wang and Ittycheriah 2016).
+A sentence's list contains the most frequent target pieces, which all sentences share, and the most likely translations
+of each of its source pieces (Jean et al. 2015, §3.3; Mi, Wang and Ittycheriah 2016).
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Shortlist(NamedTuple):
         return len(self.offsets) - 1
 
     def own(self, source: Sequence[int], *, further: Sequence[int] = ()) -> Array:
-        """The pieces of a sentence's list that are not frequent, increasing: those of its source ids, and `further`."""
+        """The pieces, in order, of a sentence's list that are not frequent: its words' translations and `further`."""
         rows = [self.targets[self.offsets[id] : self.offsets[id + 1]] for id in set(source)]
         if further:
             rows.append(np.setdiff1d(np.array(further, dtype=np.int32), self.frequent))

@@ -1,8 +1,8 @@
 """Stack decoding of phrase-based models (Koehn et al. 2003, §3), with cube pruning (Huang and Chiang 2007).
 
-Hypotheses with the same number of translated source words compete in one stack. Hypotheses whose continuations have
-the same scores are recombined. A stack is filled in the order of estimated scores, until enough hypotheses are made;
-without that limit, and with unlimited stacks, search is exhaustive.
+Hypotheses with the same number of translated source words compete in one stack. Hypotheses whose continuations have the
+same scores are recombined. A stack is filled in the order of estimated scores, until enough hypotheses have been
+created; without that limit, and with unlimited stacks, search is exhaustive.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,9 +31,9 @@ class StackSearch(NamedTuple):
     stack: int | None = 100
     """Hypotheses kept per stack (histogram pruning)."""
     threshold: float | None = 10.0
-    """Hypotheses are dropped whose score is this much below that of the best in their stack."""
+    """Drop hypotheses whose score is this much below that of the best in their stack."""
     pops: int | None = 150
-    """Hypotheses made per stack (cube pruning)."""
+    """Hypotheses created per stack (cube pruning)."""
     distortion: int | None = 6
     """The longest jump over source words; also how far the end of a phrase may lie beyond the first gap."""
     options: int | None = 20
@@ -45,7 +45,7 @@ EXHAUSTIVE = StackSearch(None, None, None, None, None)
 
 
 class Hypothesis:
-    """A partial translation, and all ways to it that were recombined."""
+    """A partial translation, with all paths to it that were recombined."""
 
     __slots__ = ("arcs", "coverage", "option", "score", "state", "total")
 
@@ -64,7 +64,7 @@ class Hypothesis:
 
 
 class Arc(NamedTuple):
-    """A way to a hypothesis: the one before it, the phrase that was added, and its score."""
+    """An edge of the lattice to a hypothesis: the previous hypothesis, the phrase that was added, and its score."""
 
     previous: Hypothesis
     option: Option | None  # None at the end of the sentence
@@ -153,7 +153,7 @@ class _Sentence:
                     cubes[covered + stop - start].append(cube)
 
     def fill(self, cubes: list[_Cube]) -> list[Hypothesis]:
-        """The hypotheses of a stack, made in the order of their estimates and pruned."""
+        """The hypotheses of a stack, created in the order of their estimates and pruned."""
         serial = count()
         heap = [(-cube.estimate(0, 0), next(serial), cube, 0, 0) for cube in cubes]
         heapify(heap)
@@ -177,7 +177,7 @@ class _Sentence:
         return stack
 
     def add(self, found: dict[Any, Hypothesis], cube: _Cube, previous: Hypothesis, option: Option) -> None:
-        """Makes a hypothesis; one with the same continuations is recombined with it."""
+        """Adds a hypothesis, or recombines it with one that has the same continuations."""
         gain, state = option.score + cube.jump, None
         recombined: Any
         if self.model.language is not None:
@@ -235,8 +235,8 @@ class _Sentence:
 def derivations(end: Hypothesis) -> Iterator[Derivation]:
     """All derivations in a lattice, best first.
 
-    The score of a hypothesis is that of the best way to it, so the paths from the end back to any hypothesis can be
-    compared by what their best completion will score: an A* search whose estimates are exact.
+    The score of a hypothesis is that of the best path to it. So paths from the end back to any hypothesis can be
+    compared by the score of their best completion: an A* search whose estimates are exact.
     """
     serial = count()
     heap: list[tuple[float, int, Hypothesis, float, tuple[Option, ...]]] = [(-end.score, next(serial), end, 0.0, ())]

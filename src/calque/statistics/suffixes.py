@@ -26,7 +26,7 @@ class Spellings(NamedTuple):
 
 
 class SuffixTree(NamedTuple):
-    """P(tag | suffix) of every suffix of the rare words, for each kind of word (lower case, capitalised) a tree.
+    """P(tag | suffix) for all suffixes of the rare words: one tree per kind of word (lower case, capitalised).
 
     Node k < kinds is the root of a kind. Node kinds + r is the child, by the character `keys[r] % characters`, of the
     node `keys[r] // characters`. Keys are ascending.
@@ -93,7 +93,7 @@ def _pair_counts(rows: Array, columns: Array, *, shape: tuple[int, int]) -> Floa
 
 
 def _smoothed(counts: Floats, shorter: Floats, *, theta: float) -> Floats:
-    """Relative frequencies, smoothed by probabilities of the same shape; where nothing was counted, those alone."""
+    """Relative frequencies, smoothed by probabilities of the same shape; the latter alone where all counts are 0."""
     totals = counts.sum(axis=1, keepdims=True)
     frequencies = np.divide(counts, totals, out=shorter.copy(), where=totals > 0)
     smoothed: Floats = (frequencies + theta * shorter) / (1 + theta)

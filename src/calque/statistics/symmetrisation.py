@@ -27,7 +27,7 @@ _NEIGHBOURS = (  # steps of target and source words, in the order of Koehn's pse
 
 
 def symmetrise(forward: Set[Link], backward: Set[Link], *, method: Symmetrisation = "grow-diag-final-and") -> set[Link]:
-    """The links of a pair, given those of both directions."""
+    """The symmetrised links of a sentence pair, given the links of both directions."""
     match method:
         case "forward":
             return set(forward)
@@ -69,7 +69,7 @@ def grow_diag(links: Set[Link], *, union: Set[Link]) -> set[Link]:
 
 
 def final_and(links: Set[Link], directed: Iterable[Link]) -> set[Link]:
-    """`links`, extended by those links of one direction whose words both have no link yet."""
+    """`links`, extended by those links of one direction of which neither word has a link yet."""
     extended = set(links)
     sources, targets = _linked_words(extended)
     for source, target in sorted(directed, key=lambda link: (link[1], link[0])):

@@ -12,16 +12,16 @@ from calque.statistics.cooccurrence import Floats
 
 
 class TagNgrams(NamedTuple):
-    """P(tag | the n−1 tags before it), and the weights of the n-grams of each order in it."""
+    """P(tag | the n−1 tags before it), and the interpolation weight of each order."""
 
     probabilities: Floats  # [E] · n; the last axis is the tag that is predicted
     weights: tuple[float, ...]  # λ of unigrams, bigrams, trigrams
 
 
 def count_ngrams(tags: Array, lengths: Array, *, tag_count: int, order: int) -> Floats:
-    """How often each n-gram of tags occurs [E] · n, boundaries included: n−1 before each sentence and one after it.
+    """The counts of tag n-grams, an array with n axes of size E; n−1 boundaries precede a sentence, one follows it.
 
-    `tags` are those of all sentences, one after the other; `lengths` are the lengths of the sentences.
+    `tags` holds the tags of all sentences, one after the other; `lengths` are the lengths of the sentences.
     """
     boundary, before = tag_count - 1, order - 1
     starts = np.cumsum(lengths + order) - (lengths + order) + before  # of the words of each sentence, with boundaries
@@ -37,11 +37,11 @@ def count_ngrams(tags: Array, lengths: Array, *, tag_count: int, order: int) -> 
 
 
 def interpolated(counts: Floats) -> TagNgrams:
-    """Relative frequencies of n-grams, (n−1)-grams, … unigrams, interpolated, given the counts [E] · n.
+    """Relative frequencies of n-grams, (n−1)-grams, … unigrams, interpolated, given their counts (`count_ngrams`).
 
         P(t₃ | t₁, t₂) = λ₁ P̂(t₃) + λ₂ P̂(t₃ | t₂) + λ₃ P̂(t₃ | t₁, t₂)
 
-    Where a context was never seen, the frequencies of the next shorter one stand in, and one is added to the count of
+    Where a context was never seen, the frequencies of the next shorter one are used, and one is added to the count of
     each unigram, so that every context has a distribution without zeros; in the paper, such frequencies are 0.
     """
     weights = interpolation_weights(counts)

@@ -1,8 +1,8 @@
-"""The tables of a hidden Markov tagger, counted in a tagged corpus (TnT, Brants 2000).
+"""The tables of a hidden Markov tagger, estimated from a tagged corpus (TnT, Brants 2000).
 
-Letters: N words of the corpus, W different words, Y labels, C characters. A *kind* is the case of a word's first
-character: 0, or 1 if it is upper case. A *state* is a label and a kind, kind · Y + label; the boundary of sentences is
-one more. What is hidden of a state is the label: the kind is seen.
+Letters: N words of the corpus, W distinct words, Y labels, C characters. A *kind* is the case of a word's first
+character: 0, or 1 if it is upper case. A *state* is a label and a kind, kind · Y + label; the sentence boundary is one
+more state. The label of a state is hidden, its kind is observed.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class TaggedWords(NamedTuple):
 
     @classmethod
     def of(cls, words: Column, labels: Column, *, characters: Column, word_lengths: Column) -> "TaggedWords":
-        """The rows of a store's columns."""
+        """The corpus in these columns of a store."""
         rows = np.flatnonzero(words.lengths)
         (ids, lengths), (tags, _) = words.gather(rows), labels.gather(rows)
         spellings = Spellings(characters.gather(rows)[0], word_lengths.gather(rows)[0].astype(np.int64))
@@ -48,7 +48,7 @@ class TagTables(NamedTuple):
 
 
 class TableSettings(NamedTuple):
-    """How the tables are counted."""
+    """The settings for estimating the tables."""
 
     order: int = 3
     """The length of the n-grams of labels: 3 for trigrams, 2 for bigrams, 1 for labels that are independent."""
@@ -57,13 +57,13 @@ class TableSettings(NamedTuple):
     suffix: int = SUFFIX
     """The longest suffix that predicts the label of an unknown word; 0 for none."""
     rare: int = RARE
-    """The suffixes are those of words that occur at most this often."""
+    """Suffixes are learnt from words that occur at most this often."""
     smoothing: float = SMOOTHING
-    """β, the weight of a known word's suffix, as a number of occurrences of the word."""
+    """β, the weight of a known word's suffix, as an equivalent number of occurrences of the word."""
 
 
 def count_tables(corpus: TaggedWords, *, sizes: tuple[int, int], is_upper: Array, settings: TableSettings) -> TagTables:
-    """The tables of a corpus; `sizes` are the numbers of words and labels, `is_upper` [C] tells upper-case characters.
+    """The tables of a corpus; `sizes` are the numbers of words and labels, `is_upper` [C] marks upper-case characters.
 
     P(t | w) = (c(w, t) + β P(t | suffix of w)) / (c(w) + β), so that no label of a known word is impossible; in the
     paper β = 0. By Bayes, P(w | t) is proportional to P(t | w) / P(t).
@@ -96,7 +96,7 @@ def word_kinds(spellings: Spellings, is_upper: Array) -> Array:
 def _rare_suffixes(
     corpus: TaggedWords, kinds: Array, totals: Array, *, priors: Floats, characters: int, settings: TableSettings
 ) -> SuffixTree:
-    """The suffixes of the rare words; those that the vocabulary left out are rare too."""
+    """The tree of the rare words' suffixes; words outside the vocabulary count as rare."""
     is_rare = (totals[corpus.words] <= settings.rare) | (corpus.words == UNK)
     starts = np.cumsum(corpus.spellings.lengths) - corpus.spellings.lengths
     lengths = corpus.spellings.lengths[is_rare]

@@ -1,4 +1,4 @@
-"""A parallel corpus as ids of words, which are separated by white space, and its reference alignments."""
+"""A parallel corpus as ids of white-space-separated words, and its reference alignments."""
 
 from array import array
 from pathlib import Path
@@ -18,7 +18,7 @@ LIMIT = 1 << 20  # bytes of a line; longer lines are left out
 
 
 class PairCounts(NamedTuple):
-    """How many pairs can be aligned, and how many cannot."""
+    """The number of pairs that can be aligned, and of those that cannot."""
 
     usable: int
     empty: int  # on a side
@@ -28,7 +28,7 @@ class PairCounts(NamedTuple):
 class TextPairs(NamedTuple):
     """The words of each line of a corpus as ids, and the words that the ids stand for.
 
-    Row n is that of line n; a line without a pair (one that is empty on a side or too long, the header of a table) has
+    Row n belongs to line n; a line without a pair (if a side is empty or too long, or for the header of a table) has
     empty rows.
     """
 
@@ -42,7 +42,7 @@ class TextPairs(NamedTuple):
         return len(self.source.lengths)
 
     def counts(self, *, maximum: int) -> PairCounts:
-        """How many pairs have from 1 to `maximum` words on both sides."""
+        """The number of pairs with 1 to `maximum` words on both sides, and of pairs that are empty or longer."""
         shorter = np.minimum(self.source.lengths, self.target.lengths)
         longer = np.maximum(self.source.lengths, self.target.lengths)
         empty, long = int((shorter == 0).sum()), int(((shorter > 0) & (longer > maximum)).sum())
@@ -50,7 +50,7 @@ class TextPairs(NamedTuple):
 
 
 def read_text_pairs(corpus: PairCorpus, *, keep_case: bool = False) -> TextPairs:
-    """Reads a corpus; a DataError names files of different length, malformed tables and invalid UTF-8."""
+    """Reads a corpus; raises a DataError for files of different lengths, malformed tables and invalid UTF-8."""
     sides, lines = (_Side(keep_case=keep_case), _Side(keep_case=keep_case)), 0
     problems: list[str] = []
     for block in read_blocks(corpus, limit=LIMIT):
@@ -79,14 +79,14 @@ def read_links(path: Path, pairs: TextPairs) -> list[list[Link]]:
             problems.append(f"{path}: line {number}: {error}")
     if number != len(pairs):
         raise DataError(
-            f"{path} has {number:,} lines, but the corpus has {len(pairs):,}: line n must have the links of pair n"
+            f"{path} has {number:,} lines, but the corpus has {len(pairs):,}; line n must contain the links of pair n"
         )
     refuse(problems)
     return links
 
 
 def name_of(corpus: PairCorpus) -> str:
-    """The files of a corpus, for messages."""
+    """The names of a corpus's files, for messages."""
     return " and ".join(map(str, paths(corpus).values()))
 
 

@@ -21,7 +21,7 @@ from calque.statistics.lexicon import MINIMUM, LexicalTable, lexical_table
 
 ModelName = Literal["ibm1", "ibm2", "hmm"]
 EMPTY = {"ibm2": ibm2.EMPTY, "hmm": hmm.EMPTY}
-"""The probability of the empty word, by model; in IBM Model 1, it is a word like any other."""
+"""The default probability of the empty word by model; in IBM Model 1, it is a word like any other."""
 
 Link = tuple[int, int]
 """(source word, target word), counted from 0."""
@@ -34,17 +34,17 @@ class AlignmentSettings(NamedTuple):
     iterations: tuple[int, int] = (5, 5)
     """The EM iterations of IBM Model 1, which initialises the others, and of IBM Model 2 or the HMM."""
     empty: float | None = None
-    """The probability of the empty word; by default that of the model in EMPTY."""
+    """The probability of the empty word; by default, the model's value in EMPTY."""
     smoothing: float = SMOOTHING
     """The weight of the uniform distribution in the HMM's jumps."""
     tension: float = TENSION
     """λ of IBM Model 2: how close its alignments are to the diagonal."""
     learns_tension: bool = True
-    """Whether IBM Model 2 learns λ, from `tension` on."""
+    """Whether IBM Model 2 learns λ, starting from `tension`."""
     dirichlet: float | None = None
     """α of a Dirichlet prior on the lexicon of IBM Model 2, which is then trained by variational Bayes."""
     maximum: int = MAXIMUM
-    """Pairs with more words than this on a side are neither learnt from nor aligned."""
+    """Pairs with more words than this on either side are neither learnt from nor aligned."""
 
 
 HMM, IBM1, IBM2 = AlignmentSettings(), AlignmentSettings("ibm1"), AlignmentSettings("ibm2")
@@ -57,7 +57,7 @@ class WordAlignments(NamedTuple):
     offsets: Array  # [pairs + 1]
     lexicon: LexicalTable
     pairs: int
-    """The number of pairs that were aligned: neither too long nor empty on a side."""
+    """The number of pairs that were aligned: those in which neither side is empty or too long."""
 
     def links(self, pair: int) -> list[Link]:
         """The links of a pair, in target order."""
@@ -75,7 +75,7 @@ def align_words(
 ) -> WordAlignments:
     """Links each word of row n of `target` to the most likely word, or none, of row n of `source`.
 
-    The lexicon has t(target | source) ≥ `minimum`.
+    The lexicon keeps translations with t(target | source) ≥ `minimum`.
     """
     corpus = cooccurrences(source, target, maximum=settings.maximum)
     model = _train(corpus, settings, observer=observer)
@@ -101,10 +101,10 @@ def train_lexicon(
     minimum: float = MINIMUM,
     observer: Observer = SILENT,
 ) -> LexicalTable:
-    """t(target | source) ≥ `minimum`, learnt from a corpus whose row n of `target` translates row n of `source`.
+    """The table of t(target | source) ≥ `minimum`, learnt from a corpus in which rows n of both columns are a pair.
 
     A column has flat ids, offsets and lengths, which may be memory-mapped. `sources` and `targets` are the sizes of the
-    vocabularies; without them, they follow from the largest ids.
+    vocabularies, by default inferred from the largest ids.
     """
     corpus = cooccurrences(source, target, sources=sources, targets=targets, maximum=settings.maximum)
     model = _train(corpus, settings, observer=observer)

@@ -565,7 +565,9 @@ def test_smoothing_without_the_full_softmax_is_rejected_with_both_keys(
 def test_output_layers_that_do_not_fit_are_rejected_with_their_key(corpus: dict[str, Path], tmp_path: Path) -> None:
     refused = {
         r"model: tie = 'target' and output\.kind = 'adaptive'": ("model.tie=target",),
-        r"model\.output: a width of 16 cannot shrink 2 times by 5": ("model.output.shrink=5",),
+        r"model\.output: width 16 is too small for 2 clusters, each narrower by a factor of 5": (
+            "model.output.shrink=5",
+        ),
         r"model\.output\.cutoffs: .*strictly ascending": ("model.output.cutoffs=[5, 3]",),
         r"model\.output: cutoffs \[2, 5000\] must all be below the target vocabulary size of 12": (
             "model.output.cutoffs=[2, 5000]",

@@ -152,7 +152,10 @@ INVALID = {
         AdaptiveOutputConfig(cutoffs=(2, 7)),
         r"cutoffs \[2, 7\].*vocabulary size of 7",
     ),
-    "too narrow": (AdaptiveOutputConfig(cutoffs=(2, 4), shrink=3.0), "width of 5 cannot shrink 2 times by 3"),
+    "too narrow": (
+        AdaptiveOutputConfig(cutoffs=(2, 4), shrink=3.0),
+        "width 5 is too small for 2 clusters, each narrower by a factor of 3",
+    ),
 }
 
 

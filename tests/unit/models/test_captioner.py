@@ -89,7 +89,7 @@ def test_systems_can_be_scaled_and_keep_their_grid(name: str, scale: float) -> N
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        (["decoder.copies=true"], "an image has no words to copy"),
+        (["decoder.copies=true"], "cannot be used with images, which have no words to copy"),
         (["doubly_stochastic=1.0", 'decoder={kind="recurrent"}'], "that decoder has no attention"),
         (["doubly_stochastic=1.0", "decoder.attention.choice=hard"], "sampled positions have no gradient"),
         (["image.width=15"], "width 15 must be even"),

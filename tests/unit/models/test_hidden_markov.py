@@ -185,7 +185,7 @@ def test_damaged_tables_are_rejected(tmp_path: Path) -> None:
     for name, table, message in (
         ("suffix_keys", keys.flip(0), "not in ascending order"),
         ("suffix_keys", keys + 10**6, "a suffix extends one that does not exist"),
-        ("words", -built.model.words, "a probability above 1"),
+        ("words", -built.model.words, "words: a probability above 1"),
     ):
         weights = weights_of(built.model) | {name: table}
         with pytest.raises(FolderError, match=message):

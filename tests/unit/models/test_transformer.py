@@ -56,7 +56,7 @@ INVALID = {
     "heads that do not divide": ({"heads": 4, "key_value_heads": 3}, "heads 4 must be a multiple of key_value_heads 3"),
     "pairs that do not come out even": (
         {"width": 12, "heads": 4, "positions": "rotary"},
-        "positions 'rotary' rotate pairs: width / heads is 3 and must be even",
+        "positions = 'rotary' needs an even width per head, but width / heads is 3",
     ),
     "rotary without self-attention": (
         {"positions": "rotary", "mixer": "ssru"},

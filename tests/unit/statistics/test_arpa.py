@@ -134,7 +134,7 @@ def test_words_that_look_like_marks(tmp_path: Path) -> None:
 
 
 BROKEN = [
-    ("", "", "a.arpa: no line .data.; not an ARPA file"),
+    ("", "", "a.arpa: found no line .data.; this is not an ARPA file"),
     ("ngram 1=5\n", "", "line 5: expected the number of 1-grams, found that of 2-grams"),
     ("ngram 1=5\nngram 2=3\nngram 3=1\n", "", "line 6: expected ngram 1=NUMBER, found .*1-grams"),
     ("ngram 1=5", "ngram 1=4", "line 16: 5 1-grams end here, but the header announces 4"),
@@ -150,8 +150,8 @@ BROKEN = [
     ("-0.05\t<s> a b", "x\t<s> a b", "line 22: expected a logarithm, found 'x'"),
     ("-0.05\t<s> a b", "0.5\t<s> a b", "line 22: log p is 0.5, which is a probability above 1"),
     ("a\t-0.5", "a\tinf", "line 13: the logarithm of a back-off weight is inf"),
-    ("-0.6\tb -0.4", "-0.6\ta -0.4", "line 14: this n-gram stands in an earlier line too"),
-    ("<s> a\t-0.01", "b </s>", "line 19: this n-gram stands in an earlier line too"),
+    ("-0.6\tb -0.4", "-0.6\ta -0.4", "line 14: this n-gram is also on an earlier line"),
+    ("<s> a\t-0.01", "b </s>", "line 19: this n-gram is also on an earlier line"),
     ("-0.7\t</s>", "-0.7\tend", "have no </s>"),
 ]
 
@@ -167,13 +167,13 @@ def test_what_is_wrong_is_told_by_line(old: str, new: str, message: str, tmp_pat
 def test_hostile_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.arpa"
     path.write_bytes(b"x" * 100_000)
-    with pytest.raises(DataError, match="line 1: longer than"):
+    with pytest.raises(DataError, match="line 1: the line is longer than"):
         read_arpa(path)
     path.write_bytes(SRILM.replace("\ta\t", "\t\udcff\t").encode("utf-8", "surrogateescape"))
     with pytest.raises(DataError, match="line 13: 0xff is not UTF-8"):
         read_arpa(path)
     header = "".join(f"ngram {order}=1\n" for order in range(1, 40))
-    with pytest.raises(DataError, match="order 39; at most 20"):
+    with pytest.raises(DataError, match="order 39; orders above 20"):
         read_arpa(write(path, f"\\data\\\n{header}\n\\1-grams:\n"))
     path.write_bytes(gzip.compress(SRILM.encode())[:-20])
     with pytest.raises(DataError, match="damaged gzip"):
