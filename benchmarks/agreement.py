@@ -1,9 +1,9 @@
-"""R-Drop's loss computed from logits, compared with log-probabilities: time, and memory on a GPU.
+"""Compares R-Drop's loss computed from logits and from log-probabilities: time, and memory on a GPU.
 
     python -m benchmarks.agreement
     python -m benchmarks.agreement --device cuda --positions 8192
 
-Forward and backward passes of both, interleaved; medians over all rounds.
+The forward and backward passes of both take turns; the figures are medians over all rounds.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def measure(form: Callable[[Tensor, Tensor], Tensor], logits: Tensor, targets: T
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--device", default="cpu")
-    arguments.add_argument("--positions", type=int, default=256, help="per forward pass")
+    arguments.add_argument("--positions", type=int, default=256, help="positions per forward pass (default: 256)")
     arguments.add_argument("--words", type=int, default=10_000)
     arguments.add_argument("--rounds", type=int, default=9)
     options = arguments.parse_args()

@@ -1,4 +1,4 @@
-"""CPU time and memory of word alignment on generated pairs, by phase and per pair.
+"""Measures the CPU time and memory of word alignment on generated pairs, by phase and per pair.
 
     python -m benchmarks.align
     python -m benchmarks.align --pairs 50000 100000 --words 20 --extrapolate 1000000
@@ -26,7 +26,7 @@ NOISE = 0.2
 
 
 def corpus(pairs: int, *, words: int, vocabulary: int, seed: int = 0) -> tuple[Column, Column]:
-    """Generated pairs with about `words` words on each side."""
+    """Generates pairs with about `words` words on each side."""
     random = np.random.default_rng(seed)
     frequencies = np.cumsum(1 / np.arange(1, vocabulary + 1))
 

@@ -1,4 +1,4 @@
-"""Corpora that contenders are trained on: a folder of text files or, by default, the built-in phrasebook."""
+"""The corpora that contenders are trained on: a folder of text files or, by default, the built-in phrasebook."""
 
 import gzip
 from itertools import islice

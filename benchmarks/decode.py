@@ -1,4 +1,4 @@
-"""How fast contenders decode: sentences and output tokens per CPU-second, greedy and with a beam of 5, and peak memory.
+"""Measures how fast contenders decode, greedily and with a beam of 5: sentences and tokens per CPU-second, peak memory.
 
     python -m benchmarks.decode --against main
     python -m benchmarks.decode --against v0.1 --model runs/1 --corpus DIR --lines 100 3000 --note
@@ -8,7 +8,7 @@
 Run from the root of the repository. The working tree is called `here`; other contenders have the names that --against
 gives them. All contenders use the same model: --model, which is trained first if there is no such folder, or a
 temporary one. Every contender translates a SHORT and a LONG file, each in a new process; the long file begins with the
-lines of the short one. The difference of their lines is divided by the difference of their seconds, so that start-up
+lines of the short one. The difference in lines is divided by the difference in seconds, so that start-up
 does not count. Contenders take turns. No round is discarded: an unmeasured run comes before the first. With one thread
 the unit is CPU-seconds, with more it is seconds of wall time. Translations are compared byte by byte. Further
 KEY=VALUE arguments are search settings of all contenders.
@@ -19,7 +19,7 @@ with its default search, and as `here same rules` with the length limits of the 
 and CTranslate2's scores. Before anything is timed, greedy translations of the same weights in float32 must be the same
 text for 99 % of the lines. --shortlist needs a model with a shortlist (`calque shortlist`).
 
-With --device cuda, another measurement is made, see `python -m benchmarks.decode --device cuda --help`.
+With --device cuda, a GPU is measured instead; see `python -m benchmarks.decode --device cuda --help`.
 """
 
 import argparse
@@ -167,7 +167,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         "--model", type=Path, metavar="DIR", help="a run or model folder; the model is trained there if there is none"
     )
     parser.add_argument(
-        "--lines", type=positive, nargs=2, default=(100, 2000), metavar=("SHORT", "LONG"), help="(default: 100 2000)"
+        "--lines",
+        type=positive,
+        nargs=2,
+        default=(100, 2000),
+        metavar=("SHORT", "LONG"),
+        help="lines per file (default: 100 2000)",
     )
     add_peers_option(parser)
     parser.add_argument(
@@ -175,13 +180,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         nargs="+",
         default=["float32"],
         metavar="P",
-        help="`calque translate --precision` of the working tree, a contender each (default: float32)",
+        help="precisions of the working tree, one contender each (default: float32)",
     )
     parser.add_argument(
         "--shortlist",
         action="store_true",
-        help="also the working tree with the shortlist of --model (`calque shortlist`), and CTranslate2 with the same "
-        "as its vocabulary map",
+        help="also measure the working tree with the shortlist of --model (`calque shortlist`), and CTranslate2 with "
+        "this shortlist as its vocabulary map",
     )
     parser.add_argument(
         "--beams",
@@ -207,7 +212,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         "--trained-by",
         default=HERE,
         metavar="NAME",
-        help="the contender that trains it: an older one may not read what a newer one saves (default: here)",
+        help="the contender that trains this model; older versions may not read models of newer ones (default: here)",
     )
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="further search settings")
     return parser.parse_intermixed_args(words)
@@ -297,9 +302,9 @@ def contenders(
     precisions: Sequence[str],
     shortlist: bool = False,
 ) -> Contenders:
-    """The working tree in each precision, with peers also with their rules, and all other contenders.
+    """The contenders: the working tree in each precision, with peers also under their rules, and all others.
 
-    With a shortlist, the working tree takes part once more in each of these ways.
+    With `shortlist`, each of these variants of the working tree takes part with a shortlist too.
     """
     here, *others = calque
     variants = []
@@ -323,7 +328,7 @@ def with_same_rules(ours: CalqueDecoder, *, beam: int) -> CalqueDecoder:
 
 
 def agreement_of(ours: Decoder, peer: Decoder, *, files: Files, folder: Path) -> str:
-    """A remark on the share of lines that a peer translates as Calque does; a ContenderError if it is too low."""
+    """States the share of lines that a peer translates as Calque does; raises a ContenderError if it is too low."""
     texts = []
     for number, decoder in enumerate((ours, peer)):
         progress(f"greedy translations of {decoder.name}, to be compared")
@@ -349,7 +354,7 @@ def write_files(corpus: Corpus, *, lines: tuple[int, int], folder: Path) -> File
     sentences = [line for path in (corpus.test_source, corpus.source) for line in read_lines(path, limit=lines[1])]
     if len(sentences) < lines[1]:
         raise BenchmarkError(
-            f"--lines {lines[0]} {lines[1]}: {corpus.name} has {len(sentences):,} test and training lines in total"
+            f"--lines {lines[0]} {lines[1]}: {corpus.name} has only {len(sentences):,} test and training lines"
         )
     short, long = (write_lines(folder / f"{count}.source", sentences[:count]) for count in lines)
     return Files(short, long, lines)
@@ -358,7 +363,7 @@ def write_files(corpus: Corpus, *, lines: tuple[int, int], folder: Path) -> File
 def position_of(name: str, *, names: Sequence[str]) -> int:
     """The index of the contender with this name."""
     if name not in names:
-        raise BenchmarkError(f"--trained-by {name}: no such contender; there are {', '.join(names)}")
+        raise BenchmarkError(f"--trained-by {name}: no such contender; choose from {', '.join(names)}")
     return names.index(name)
 
 
@@ -399,7 +404,7 @@ def measure(contenders: Contenders, *, files: Files, beam: int, rounds: int, clo
 
 
 def with_floor(series: Series, *, model: Path, files: Files, threads: int) -> Series:
-    """The series with its floor; unchanged for a kind of model whose operations are not counted."""
+    """Adds the floor to a series, unless the operations of this kind of model cannot be counted."""
     folder = model / "model" if (model / "model").is_dir() else model
     config, tokenizer = read_model_config(folder / "config.toml"), folder / "tokenizer" / "joint.model"
     if config is None or not tokenizer.exists():
@@ -441,12 +446,12 @@ def search_name(beam: int) -> str:
 
 
 def shown_share(series: Series, name: str, *, speed: float) -> str:
-    """The speed of a contender as a share of the floor in the precision it uses."""
+    """The speed of a contender as a share of the highest possible speed in its precision."""
     return series.floor.share(speed, precision=series.precisions[name]) if series.floor else "–"
 
 
 def shown_ratio(name: str, ratios: Mapping[str, Spread] | None, *, base: str) -> str:
-    """How many times as fast `base` is as a contender; a dash if `base` did not take part."""
+    """The speed of `base` divided by that of a contender; a dash if `base` did not take part."""
     if ratios is None:
         return "–"
     return "1" if name == base else shown_spread(ratios[name], digits=3)

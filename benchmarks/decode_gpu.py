@@ -1,4 +1,4 @@
-"""How fast a Transformer decodes on a GPU: output tokens per second, greedy and with a beam, by batch size.
+"""Measures how fast a Transformer decodes on a GPU, greedily and with a beam: output tokens per second by batch size.
 
     python -m benchmarks.decode --device cuda
     python -m benchmarks.decode --device cuda --system big --batches 1:1 1:5 128:1 512:5 --note
@@ -7,7 +7,7 @@ Run from the root of the repository. The model has the size of a named system an
 sources of 28 pieces; every translation has exactly 32 pieces, so that all contenders do the same work. The time
 includes encoding the sources, search and copying the results to the host, but not tokenization. The contenders take
 turns: graphs (the default on a GPU: steps on tensors of fixed shape, replayed) and steps (one call after the other).
-The first call of graphs, which compiles and captures them, is given apart.
+The first call of graphs, which compiles and captures them, is reported separately.
 """
 
 import argparse
@@ -55,17 +55,17 @@ class Timed(NamedTuple):
 
 
 def main(words: Sequence[str]) -> int:
-    """Returns the exit code."""
+    """Runs the benchmark and returns the exit code."""
     options = parse(words)
     return run_command(partial(compare, options, words=words), json=options.json, note=options.note)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", required=True, choices=("cuda",), help="cuda: graphs need an NVIDIA GPU")
+    parser.add_argument("--device", required=True, choices=("cuda",), help="must be cuda, as graphs need an NVIDIA GPU")
     parser.add_argument("--system", default="base", help="a named system with a Transformer decoder (default: base)")
     parser.add_argument(
         "--batches",
@@ -88,9 +88,9 @@ def _case(text: str) -> Case:
 
 
 def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
-    """Decodes with both contenders in turn and reports."""
+    """Decodes with both contenders in turn and returns the report."""
     if not torch.cuda.is_available():
-        raise BenchmarkError("--device cuda: no GPU that torch can use on this machine")
+        raise BenchmarkError("--device cuda: torch finds no GPU that it can use on this machine")
     device = torch.device("cuda")
     model = build(options.system, device=device, dtype=getattr(torch, options.precision))
     timed = {case: measure(model, case, rounds=options.rounds) for case in options.batches}
@@ -129,14 +129,14 @@ def build(system: str, *, device: torch.device, dtype: torch.dtype) -> Model:
     torch.manual_seed(1)
     config = system_model(system)
     if not isinstance(config, ModelConfig):
-        raise BenchmarkError(f"--system {system}: not a translation model")
+        raise BenchmarkError(f"--system {system}: not a translation model; choose one from `calque systems`")
     model = Model(config, sizes=Sizes(VOCABULARY, VOCABULARY, joint=True)).to(device=device, dtype=dtype).eval()
     pad(model)
     return model
 
 
 def measure(model: Model, case: Case, *, rounds: int) -> Timed:
-    """Both contenders in turn on the same sources."""
+    """Times both contenders in turn on the same sources."""
     generator = torch.Generator().manual_seed(2)
     ids = torch.randint(4, VOCABULARY, (case.sentences, SOURCE - 1), generator=generator).tolist()
     contenders = {
@@ -155,7 +155,7 @@ def measure(model: Model, case: Case, *, rounds: int) -> Timed:
 
 
 def _timed(contender: Callable[[], int]) -> tuple[float, int]:
-    """Seconds, and output tokens."""
+    """Runs a contender; returns its seconds and its number of output tokens."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     tokens = contender()

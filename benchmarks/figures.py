@@ -38,7 +38,7 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 
 def spread_of_ratios(speeds: Mapping[str, Sequence[float]], *, of: str) -> dict[str, Spread]:
-    """For every other contender, the ratio of the speed of `of` to its speed."""
+    """For every other contender, the speed of `of` divided by that contender's speed."""
     return {name: spread(ratios(speeds[of], theirs)) for name, theirs in speeds.items() if name != of}
 
 
@@ -56,7 +56,7 @@ def difference_rate(short: Measured, long: Measured, *, clock: Clock) -> float:
     seconds = getattr(long.usage, clock) - getattr(short.usage, clock)
     if amount <= 0 or seconds <= 0:
         raise BenchmarkError(
-            f"the long run did {amount:,.0f} more than the short one in {seconds:.2f} more {UNITS[clock]}; "
+            f"the long run processed {amount:,.0f} more than the short one in {seconds:.2f} more {UNITS[clock]}; "
             "both must be positive: make the long run longer"
         )
     return float(amount / seconds)
@@ -69,7 +69,7 @@ def core_share(usages: Iterable[Usage]) -> float:
 
 
 def interleaved(contenders: Sequence[Item], *, rounds: int) -> Iterator[tuple[int, Item]]:
-    """(round, contender) for every measurement: A B, B A, A B, …
+    """Yields (round, contender) for every measurement, in the order A B, B A, A B, …
 
     Every other round is reversed, so that a steady drift of the machine favours no contender.
     """

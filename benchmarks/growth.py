@@ -1,4 +1,4 @@
-"""How time and memory grow with corpus size, sentence length, beam and vocabulary, with fitted exponents.
+"""Measures how time and memory grow with corpus size, sentence length, beam and vocabulary, and fits exponents.
 
     python -m benchmarks.growth --quick --figure growth.png
     python -m benchmarks.growth --axes length beam --note
@@ -86,7 +86,7 @@ class Point(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """The exponents of one axis and task: of all points, and of the last two."""
+    """The exponents of one axis and task, fitted to all points and to the last two."""
 
     seconds: float
     last_seconds: float
@@ -114,9 +114,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parses the command line."""
     parser = command_parser("growth", description=__doc__)
     names = get_args(AxisName)
-    parser.add_argument("--axes", nargs="+", choices=names, default=names, help="(default: all)")
+    parser.add_argument("--axes", nargs="+", choices=names, default=names, help="axes to measure (default: all)")
     parser.add_argument("--quick", action="store_true", help="fewer and smaller points; takes minutes")
-    parser.add_argument("--large", action="store_true", help=f"also {LARGEST_PAIRS:,} pairs")
+    parser.add_argument("--large", action="store_true", help=f"also measure {LARGEST_PAIRS:,} pairs")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw time and memory (needs matplotlib)")
     parser.add_argument("--folder", type=Path, help="folder for generated text (default: a temporary folder)")
     add_report_options(parser)
@@ -197,7 +197,7 @@ def measure_preparation(pairs: int, *, folder: Path) -> Point:
 
 
 def measure_here(setting: Setting) -> dict[str, Any]:
-    """CPU seconds per sentence in this process, without building the model and a first run, and peak memory."""
+    """CPU seconds per sentence in this process, not counting model building and a first run, and peak memory."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,12 +1,13 @@
-"""The parts of 8-bit decoding, each against the alternative that it replaces, in one process and one thread.
+"""Times the parts of 8-bit decoding against the alternatives that they replace, in one process and one thread.
 
     python -m benchmarks.int8_parts
     python -m benchmarks.int8_parts --model runs/transformer --input test.de
 
-Without a model: time in float32 ÷ time in 8 bits for products of several widths and numbers of rows, and the same for a
-gated convolution of one position, against torch's convolution and against a product over windows. With a model: the CPU
-time of beam search in 8 bits, with attention in float64 as it is, ÷ that with attention in float32, and how many of the
-sentences have another log-probability alone than in a batch, with either. Ratios are taken within rounds; medians.
+Without a model, it prints the time in float32 ÷ the time in 8 bits for products of several widths and numbers of rows;
+and for a gated convolution of one position, the times of torch's convolution and of 8 bits relative to a product over
+windows. With a model, it prints the CPU time of beam search in 8 bits with attention in float64 (as it is) ÷ that with
+attention in float32; and for both, how many sentences have another log-probability alone than in a batch. Ratios are
+taken within rounds, and the medians are printed.
 """
 
 import argparse
@@ -32,15 +33,15 @@ ROUNDS, SECONDS = 7, 0.02  # of a measurement, at least
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measures and prints."""
+    """Measures the parts and prints the figures."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.int8_parts",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--model", type=Path, metavar="DIR", help="a run or model folder")
-    parser.add_argument("--input", type=Path, metavar="FILE", help="its sources, plain or .gz")
-    parser.add_argument("--lines", type=int, default=200, help="of the input (default: 200)")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="sources to translate with it, plain or .gz")
+    parser.add_argument("--lines", type=int, default=200, help="lines of the input that are used (default: 200)")
     options = parser.parse_args(words)
     torch.set_num_threads(1)
     with torch.inference_mode():
@@ -52,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def print_products() -> None:
-    """A table of products: float32 ÷ int8 in time."""
+    """Prints a table of products: time in float32 ÷ time in int8."""
     print(f"| inputs × outputs | {' | '.join(map(str, ROWS))} |\n|---|{'---|' * len(ROWS)}")
     for inputs, outputs in WIDTHS:
         linear = nn.Linear(inputs, outputs)
@@ -62,7 +63,7 @@ def print_products() -> None:
 
 
 def print_convolution(*, width: int = 256, rows: int = 600) -> None:
-    """A gated convolution of one position: torch's convolution and int8 against a product over windows."""
+    """Prints how long torch's convolution and int8 take, relative to a product over windows, for one position."""
     plain, windowed, rounded = (GatedConvolution(width, kernel=3) for _ in range(3))
     keep_normalised(windowed)
     quantise(rounded)
@@ -81,7 +82,7 @@ def print_convolution(*, width: int = 256, rows: int = 600) -> None:
 
 
 def print_attention(model: Path, lines: Sequence[str]) -> None:
-    """What attention in float64 costs and gives."""
+    """Prints what attention in float64 costs, and how many results depend on the batch with it and without it."""
     translator = calque.load(model, device="cpu", precision="int8")
     assert isinstance(translator, calque.Translator)
     layers = [layer for layer in translator.model.modules() if isinstance(layer, AttentionLayer) and layer.in_float64]
@@ -108,7 +109,9 @@ def print_attention(model: Path, lines: Sequence[str]) -> None:
         switch(in_float64)
         pairs = zip(log_probs([lines]), log_probs([[line] for line in lines]), strict=True)
         different = sum(together != alone for together, alone in pairs)
-        print(f"attention in float{64 if in_float64 else 32}: {different} of {len(lines)} sentences differ alone")
+        print(
+            f"attention in float{64 if in_float64 else 32}: {different} of {len(lines)} sentences depend on the batch"
+        )
 
 
 def read_lines(path: Path, *, count: int) -> list[str]:

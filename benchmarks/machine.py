@@ -1,4 +1,4 @@
-"""The machine that figures belong to: chip, vector instructions, cores, versions."""
+"""Describes the machine that figures were measured on: chip, vector instructions, cores, versions."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Anonymous memory of all processes while a corpus is prepared, read and trained on: it must not grow with the corpus.
+"""Measures the anonymous memory of preparing, reading and training on a corpus, which must not grow with the corpus.
 
 python -m benchmarks.memory                      # 50,000 and 5,000,000 generated lines
 python -m benchmarks.memory 50000 500000 --folder DIR
@@ -101,7 +101,7 @@ def _measure(lines: int, *, folder: Path, workers: int | None) -> Measurement:
 
 
 def _work(folder: Path, *, workers: int | None) -> None:
-    """The measured work: preparing data, an epoch with exact and with static shapes, then training."""
+    """The measured work: prepares data, reads an epoch with exact and one with static shapes, then trains."""
     from calque.data.batching import BatchConfig, Bucketed
     from calque.data.corpora import DataConfig, FilesConfig
     from calque.data.pair_batch import collate_pairs, pair_widths

@@ -1,4 +1,4 @@
-"""The overhead of observable steps in a recurrent decoder when no observer is set.
+"""Measures the overhead of observable steps in a recurrent decoder when no observer is set.
 
     python -m benchmarks.observers --model runs/lstm --input test.de
 
@@ -39,12 +39,12 @@ def plain_step(
             hidden = leave.sigmoid() * self._norm("cell", memory).tanh()
             return hidden, (hidden, memory)
         case _:
-            raise SystemExit(f"the model's cell is {self.cell}, not lstm")
+            raise SystemExit(f"the model's cell is {self.cell}, not lstm; use a model with an LSTM decoder")
 
 
 @contextmanager
 def stepping(step: Callable[..., tuple[Tensor, State]]) -> Iterator[None]:
-    """A context in which `step` replaces `Recurrence.step`."""
+    """A context manager within which `step` replaces `Recurrence.step`."""
     own = Recurrence.step
     Recurrence.step = step  # type: ignore[method-assign]
     try:

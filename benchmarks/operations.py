@@ -1,4 +1,4 @@
-"""Multiply-adds of a model's matrix products, from its config: what no implementation can avoid.
+"""Counts the multiply-adds of a model's matrix products, which no implementation can avoid, given its config.
 
 Only products count (linear layers, attention, gates of an LSTM, the output layer); everything else is cheap in
 arithmetic, if not in time. A multiply-add is two floating-point operations. The config is the [model] table of a
@@ -93,7 +93,7 @@ def encoder_operations(config: Config, *, source: float) -> Operations:
                 )
             )
         case kind:
-            raise BenchmarkError(f"the operations of encoders of kind {kind!r} are not counted; there are {_KINDS}")
+            raise BenchmarkError(f"cannot count the operations of encoders of kind {kind!r}; expected {_KINDS}")
 
 
 def decoder_operations(config: Config, *, source: float, rows: float, keys: float, memory: int) -> Operations:
@@ -124,11 +124,11 @@ def decoder_operations(config: Config, *, source: float, rows: float, keys: floa
             combine = Product(memory + width, width, rows)
             return Operations((*gates, score, combine), attention_products(width, rows=rows, keys=source))
         case kind:
-            raise BenchmarkError(f"the operations of decoders of kind {kind!r} are not counted; there are {_KINDS}")
+            raise BenchmarkError(f"cannot count the operations of decoders of kind {kind!r}; expected {_KINDS}")
 
 
 def attention_products(width: int, *, rows: float, keys: float) -> float:
-    """Multiply-adds of scores and of weighted means, for all heads together."""
+    """The multiply-adds of attention scores and of weighted means, for all heads together."""
     return 2 * rows * keys * width
 
 
@@ -137,7 +137,7 @@ def output_width(config: Config) -> int:
     return int(config["decoder"]["width"])
 
 
-_KINDS = "transformer, recurrent (an LSTM) and luong"
+_KINDS = "transformer, recurrent (an LSTM) or luong"
 
 
 def _joined(*parts: Operations) -> Operations:
@@ -149,4 +149,4 @@ def _joined(*parts: Operations) -> Operations:
 def _require(config: Config, **expected: Any) -> None:
     for key, value in expected.items():
         if config.get(key, value) != value:
-            raise BenchmarkError(f"operations are counted for {key} = {value!r} only; the model has {config[key]!r}")
+            raise BenchmarkError(f"operations can only be counted for {key} = {value!r}; the model has {config[key]!r}")

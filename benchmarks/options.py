@@ -31,7 +31,9 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH_OR_REV",
         help="another version of Calque: a folder that holds src/calque, or a git revision; may be repeated",
     )
-    parser.add_argument("--corpus", type=Path, help="a folder with train.de.gz, train.en.gz, …; else the phrasebook")
+    parser.add_argument(
+        "--corpus", type=Path, help="a folder with train.de.gz, train.en.gz, … (default: the phrasebook)"
+    )
     parser.add_argument("--from", dest="source", default="de", metavar="LANGUAGE", help="source language (default: de)")
     parser.add_argument("--to", dest="target", default="en", metavar="LANGUAGE", help="target language (default: en)")
     parser.add_argument("--vocabulary", type=positive, default=8000, help="maximum vocabulary size (default: 8000)")
@@ -47,7 +49,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
 def add_report_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options for where results are written."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help="save every measurement")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="save every measurement to this file")
     parser.add_argument("--note", action="store_true", help="add the table to benchmarks/results/")
 
 
@@ -67,15 +69,15 @@ def positive(text: str) -> int:
     """Parses a whole number of at least 1."""
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text}: at least 1 is needed")
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number of at least 1")
     return number
 
 
 def parse_sizes(sizes: Sequence[int], *, option: str) -> tuple[int, int]:
-    """The sizes SHORT and LONG of an option, checked."""
+    """The sizes SHORT and LONG of an option; raises a BenchmarkError unless LONG is larger."""
     short, long = sizes
     if short >= long:
-        raise BenchmarkError(f"{option} {short} {long}: the second number must be larger")
+        raise BenchmarkError(f"{option} {short} {long}: the second number must be larger than the first")
     return short, long
 
 
@@ -85,7 +87,7 @@ def parse_tokens_of(assignments: Sequence[str], *, names: Sequence[str]) -> dict
     for text in assignments:
         name, _, number = text.rpartition("=")
         if name not in names:
-            raise BenchmarkError(f"--tokens-of {text}: no contender {name!r}; there are {', '.join(names)}")
+            raise BenchmarkError(f"--tokens-of {text}: no contender {name!r}; choose from {', '.join(names)}")
         if not (number.isascii() and number.isdigit() and int(number)):
             raise BenchmarkError(f"--tokens-of {text}: {number!r} is not a positive whole number")
         tokens[name] = int(number)

@@ -1,4 +1,4 @@
-"""Whether contenders write the same output, and where they differ."""
+"""Compares the outputs of contenders, and reports where they differ."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest

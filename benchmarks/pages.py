@@ -1,4 +1,4 @@
-"""The size of a page of `calque inspect`, and the time that a browser takes to draw it.
+"""Measures the size of a page of `calque inspect`, and the time that a browser takes to draw it.
 
     python -m benchmarks.pages --pieces 60 --layers 8 --heads 8
 
@@ -40,7 +40,7 @@ PRESS = """async count => {
 
 
 def measure(browser: Browser, path: Path) -> dict[str, float]:
-    """Milliseconds until the first tab is drawn, and those that other tabs, heads and keys take."""
+    """The milliseconds until the first tab is drawn, and those until other tabs, heads and key presses are drawn."""
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-ready]")
@@ -65,7 +65,9 @@ def click(page: Page, selector: str) -> float:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--pieces", type=int, default=60, help="of source and target, end marks included")
+    arguments.add_argument(
+        "--pieces", type=int, default=60, help="pieces of source and target, end marks included (default: 60)"
+    )
     arguments.add_argument("--layers", type=int, default=8)
     arguments.add_argument("--heads", type=int, default=8)
     arguments.add_argument("--beam", type=int, default=5)

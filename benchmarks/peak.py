@@ -1,12 +1,12 @@
-"""The chip's peak for a model's matrix products: floating-point operations per second in float32, bfloat16 and int8.
+"""Measures the chip's peak for a model's matrix products: operations per second in float32, bfloat16 and int8.
 
     python -m benchmarks.peak --rows 2048
     python -m benchmarks.peak --rows 640 --products 256x1024 1024x256 256x8000
 
 Multiplies inputs of --rows rows with weight matrices of these shapes (inner × columns), as a linear layer does, and
-prints one JSON object: operations per second for each type, over all shapes. bfloat16 and int8 without the chip's own
-instructions are slower than float32; int8 is torch's dynamic quantisation, which is what `quantized.linear_dynamic`
-of a float input gives. One thread unless --threads says otherwise. The best of several repetitions counts.
+prints one JSON object: operations per second for each type, over all shapes. On a chip
+without instructions for them, bfloat16 and int8 are slower than float32. int8 is torch's dynamic quantisation
+(`quantized.linear_dynamic` of a float input). The fastest of several repetitions counts.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=2048, help="(default: 2048)")
+    parser.add_argument("--rows", type=int, default=2048, help="rows of the inputs (default: 2048)")
     parser.add_argument(
         "--products",
         nargs="+",
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument(
         "--shares", nargs="+", type=float, help="how often each product is computed (default: equally often)"
     )
-    parser.add_argument("--threads", type=int, default=1, help="(default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: 1)")
     options = parser.parse_args()
     shapes = [parse_shape(text) for text in options.products]
     shares = options.shares or [1.0] * len(shapes)
@@ -85,7 +85,7 @@ def _product(name: str, *, rows: int, inner: int, columns: int) -> Callable[[], 
 
 
 def _fastest(product: Callable[[], object], *, clock: Callable[[], float]) -> float:
-    """The seconds of the fastest repetition."""
+    """The seconds that the fastest repetition takes."""
     product()
     best, started, count = float("inf"), clock(), 0
     while count < REPETITIONS or clock() - started < SECONDS:

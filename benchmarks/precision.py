@@ -1,10 +1,10 @@
-"""Training speed in every precision, plain and compiled: `calque train` on random words, one run after the other.
+"""Measures training speed in every precision, plain and compiled: runs `calque train` on random words, in turn.
 
     python -m benchmarks.precision --device cuda
     python -m benchmarks.precision --device cpu --system tiny --tokens 1024 --steps 20
 
 All lines have the same length, so that there is one shape to compile. Target tokens per second are those of the second
-half of the steps; ratios are relative to the first mode. The extra time of the first steps is that of compiling.
+half of the steps; ratios are relative to the first mode. The extra time of the first steps is that of compilation.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What preparing a corpus costs: CPU time of `calque data prepare` ÷ sentencepiece's own training and encoding.
+"""Measures the cost of preparing a corpus: CPU time of `calque data prepare` ÷ that of sentencepiece alone.
 
     python -m benchmarks.prepare                              # 200,000 pairs of the phrasebook
     python -m benchmarks.prepare --corpus DIR --rounds 5 --note

@@ -1,4 +1,4 @@
-"""Processes and what they cost: CPU seconds, wall time and peak memory, as the kernel accounts for them."""
+"""Runs processes and measures their cost: CPU seconds, wall time and peak memory, as the kernel accounts for them."""
 
 import os
 import signal

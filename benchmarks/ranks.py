@@ -1,4 +1,4 @@
-"""Bytes that an update sends between ranks, measured on loopback, compared with a ring all-reduce.
+"""Compares the bytes that an update sends between ranks, measured on loopback, with those of a ring all-reduce.
 
     python -m benchmarks.ranks [--parameters 5000000] [--updates 20]
 

@@ -82,7 +82,7 @@ def write_json(report: Report, path: Path) -> None:
 
 
 def write_note(report: Report, *, folder: Path = RESULTS) -> Path:
-    """Adds the comparison to THEME_HARDWARE_DATE.md, a new file on its first use that day."""
+    """Adds the comparison to the file THEME_HARDWARE_DATE.md, which is created if it does not exist."""
     path = folder / f"{report.theme}_{report.machine.slug}_{today()}.md"
     folder.mkdir(parents=True, exist_ok=True)
     before = path.read_text(encoding="utf-8") if path.exists() else f"# {report.theme}, {today()}\n"
@@ -96,7 +96,7 @@ def today() -> str:
 
 
 def remarks_on_table(*, base: str, usages: Iterable[Usage], threads: int) -> list[str]:
-    """How to read the table, and a warning where other processes took the cores."""
+    """Remarks on how to read the table, and a warning if other processes used the cores."""
     remarks = [f"Median [minimum–maximum] of the rounds. Ratios {base} ÷ it above 1 mean that {base} is faster."]
     share = core_share(usages)
     if threads == 1 and share < QUIET:

@@ -1,4 +1,4 @@
-"""Training a tokenizer and encoding a corpus with sentencepiece alone: the least that `calque data prepare` has to do.
+"""Trains a tokenizer and encodes a corpus with sentencepiece alone: the minimum that `calque data prepare` must do.
 
     python -m benchmarks.sentencepiece_alone --source train.de --target train.en --output ids --vocabulary 8000
 
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def spread_evenly(lines: list[str], *, take: int) -> list[str]:
-    """At most `take` evenly spaced lines, the same as Calque's."""
+    """At most `take` evenly spaced lines, the same that Calque chooses."""
     return [line for at, line in enumerate(lines) if at * take % len(lines) < take]
 
 

@@ -1,4 +1,4 @@
-"""How often shifted lines are detected in real corpora, and how often falsely in corpora without shifted lines.
+"""Measures how often shifted lines are detected in real corpora, and how often there are false alarms.
 
     python -m benchmarks.shifts multi30k=train.en.gz,train.de.gz words=words.tsv.gz [--rounds 30]
 
@@ -38,9 +38,9 @@ def main() -> None:
     tried: Counter[str] = Counter()
     alarms: Counter[str] = Counter()
     for lengths in corpora.values():
-        for kind, sound in _sound(lengths, rounds=arguments.rounds, generator=generator):
+        for kind, unshifted in _unshifted(lengths, rounds=arguments.rounds, generator=generator):
             tried[kind] += 1
-            alarms[kind] += bool(find_shifts(sound))
+            alarms[kind] += bool(find_shifts(unshifted))
     print("| not shifted | tried | alarms |\n|---|---:|---:|")
     for kind, count in tried.items():
         print(f"| {kind} | {count:,} | {alarms[kind]:,} |")
@@ -85,8 +85,8 @@ def _fits(shift: Shift, *, by: int, start: int, stop: int) -> bool:
     return shift.by == by and min(shift.last, stop) - max(shift.first - 1, start) > (stop - start) / 2
 
 
-def _sound(lengths: Array, *, rounds: int, generator: np.random.Generator) -> Iterator[tuple[str, Array]]:
-    """Corpora without shifted lines: aligned, or with no alignment at all."""
+def _unshifted(lengths: Array, *, rounds: int, generator: np.random.Generator) -> Iterator[tuple[str, Array]]:
+    """Yields the kind and the lengths of corpora without shifted lines: aligned, or with no alignment at all."""
     yield "whole corpora", lengths
     for side in (0, 1):
         yield "whole corpora, sorted by a side's length", lengths[np.argsort(lengths[:, side], kind="stable")]

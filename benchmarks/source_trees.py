@@ -67,7 +67,9 @@ def open_trees(names: list[str], *, folder: Path) -> list[SourceTree]:
     """This tree, followed by those that `--against` names."""
     repeated = sorted({name for name in names if names.count(name) > 1 or name == HERE})
     if repeated:
-        raise BenchmarkError(f"--against {repeated[0]}: the name is taken; every contender needs its own")
+        raise BenchmarkError(
+            f"--against {repeated[0]}: another contender already has this name; every contender needs its own"
+        )
     trees = [this_tree()]
     for number, name in enumerate(names, start=1):
         place = folder / f"tree-{number}"
@@ -92,7 +94,7 @@ def check_imports(tree: SourceTree) -> None:
         raise ContenderError(f"{tree.name}: `import calque` failed\n{ended.stderr}")
     imported = Path(ended.stdout.strip()).resolve()
     if not imported.is_relative_to(tree.root.resolve()):
-        raise ContenderError(f"{tree.name}: `import calque` gives {imported}, not the sources in {tree.root}")
+        raise ContenderError(f"{tree.name}: `import calque` imports {imported}, not the sources in {tree.root}")
 
 
 def _described(root: Path) -> str:

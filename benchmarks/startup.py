@@ -1,9 +1,10 @@
-"""Start-up time of commands: medians of interleaved rounds, relative to an empty Python program or to `import torch`.
+"""Measures the start-up time of commands relative to an empty Python program or to `import torch`.
 
 python -m benchmarks.startup [--rounds 9] [--against REVISION] [--model RUN]
 
 `calque translate` of one sentence is measured in CPU-seconds beyond `import torch`, with a model of a few steps unless
---model names one; other start-ups in seconds of wall time beyond `python -c pass`.
+--model names one. Other start-ups are measured in seconds of wall time beyond `python -c pass`. The figures are medians
+of interleaved rounds.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Anonymous memory while a model is trained on a very long store: it must not grow with it.
+"""Measures the anonymous memory of training on a very large store, which must not grow with the store.
 
     python -m benchmarks.stores                       # 50 thousand and 50 million pairs
     python -m benchmarks.stores 50000 5000000 --folder DIR

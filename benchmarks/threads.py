@@ -1,4 +1,4 @@
-"""The cost of waiting threads: training speed by the spin count of OpenMP, on an idle and on a busy machine.
+"""Measures the cost of waiting threads: training speed by OpenMP's spin count, on an idle and on a busy machine.
 
     python -m benchmarks.threads [--seconds 8]
 
@@ -94,7 +94,7 @@ def measure(threads: int, *, seconds: float) -> float:
 
 
 def spin() -> None:
-    """Keeps a core busy, for two minutes at the most."""
+    """Keeps a core busy for at most two minutes."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         pass

@@ -1,4 +1,4 @@
-"""How fast contenders train: target tokens per CPU-second, peak memory, padding and the size of the store.
+"""Measures how fast contenders train: target tokens per CPU-second, peak memory, padding and the size of the store.
 
     python -m benchmarks.train --against main
     python -m benchmarks.train --against v0.1 --work lstm --corpus DIR --rounds 5 --note
@@ -7,7 +7,7 @@
 
 Run from the root of the repository. The working tree is called `here`; other contenders have the names that --against
 gives them. Every contender trains the same model for a SHORT and for a LONG number of steps, each in a new process; the
-difference of their tokens is divided by the difference of their seconds, so that start-up, data preparation and the
+difference in tokens is divided by the difference in seconds, so that start-up, data preparation and the
 final save do not count. Contenders take turns. No round is discarded: an unmeasured run comes before the first. With
 one thread the unit is CPU-seconds, with more it is seconds of wall time. Further KEY=VALUE arguments are settings of
 `calque train` for all contenders.
@@ -15,7 +15,7 @@ one thread the unit is CPU-seconds, with more it is seconds of wall time. Furthe
 With --peers DIR, OpenNMT-py and Eole train models of the same size on the same pieces (benchmarks/peers/install puts
 them in DIR). A batch then has about 4,096 positions per side, half of the default of --tokens.
 
-With --device cuda, another measurement is made, see `python -m benchmarks.train --device cuda --help`.
+With --device cuda, a GPU is measured instead; see `python -m benchmarks.train --device cuda --help`.
 """
 
 import argparse
@@ -86,7 +86,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--work", choices=MODELS, default="transformer", help="what to train (default: transformer)")
     add_system_option(parser)
     parser.add_argument(
-        "--steps", type=positive, nargs=2, default=(5, 25), metavar=("SHORT", "LONG"), help="(default: 5 25)"
+        "--steps",
+        type=positive,
+        nargs=2,
+        default=(5, 25),
+        metavar=("SHORT", "LONG"),
+        help="steps per run (default: 5 25)",
     )
     parser.add_argument(
         "--tokens", type=positive, help="training.batch.tokens, over both sides (default: 4096; with --peers 8192)"
@@ -97,7 +102,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME=N",
-        help="--tokens for one contender, if its batches count positions differently",
+        help="--tokens for one contender, if it counts the positions of a batch differently",
     )
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="further settings of `calque train`")
     return parser.parse_intermixed_args(words)
@@ -107,7 +112,7 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
     """Trains with every contender in turn and returns the report."""
     steps = parse_sizes(options.steps, option="--steps")
     if options.peers and (options.work not in ALIKE or options.system):
-        raise BenchmarkError("--peers: the peers' models are those of --work transformer and --work lstm, no other")
+        raise BenchmarkError("--peers needs --work transformer or --work lstm; the peers have no other models")
     environments = open_environments(options.peers, PEERS) if options.peers else []
     tokens_of = parse_tokens_of(options.tokens_of, names=[HERE, *options.against])
     clock = clock_for(options.threads)
@@ -187,7 +192,7 @@ def folder_of(number: int, *, folder: Path) -> Path:
 
 
 def floor_of(work: Work, *, folder: Path) -> Floor | None:
-    """The floor of the model that was trained in `folder`; None for kinds whose operations are not counted."""
+    """The floor of the model that was trained in `folder`; None if its operations cannot be counted."""
     config = read_model_config(folder / MODEL_CONFIG)
     tokenizer = folder / "store" / "tokenizer" / "joint.model"
     if config is None or not tokenizer.exists():

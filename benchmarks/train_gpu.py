@@ -1,13 +1,13 @@
-"""How fast a GPU trains: target tokens per second of Transformers and LSTMs, and what each optimisation gains.
+"""Measures how fast a GPU trains Transformers and LSTMs, in target tokens per second, and what each optimisation gains.
 
     python -m benchmarks.train --device cuda
     python -m benchmarks.train --device cuda --only lstm --seconds 120 --profile --json out.json
 
 Each case trains a model of 32,004 words in bfloat16 on random lines of 24 to 31 pieces (28.5 positions with the end
-mark) in batches of 32 positions a side, with the updater that `calque train` uses: forward and backward pass, clipping,
-Adam, sums. Batches wait in pinned memory. Speeds are of target tokens without padding, over at least two seconds after
-the first steps; `first` is the time of those, with compilation and capture. Cases that no longer fit into --seconds are
-left out, and a case that fails is reported and does not end the others.
+mark) in batches of 32 positions per side, with the updater that `calque train` uses: forward and backward pass,
+clipping, Adam, sums. Batches wait in pinned memory. Speeds count target tokens without padding, over at least two
+seconds after the first steps; `first` is the time of those first steps, with compilation and capture. Cases that no
+longer fit into --seconds are left out, and a case that fails is reported and does not end the others.
 """
 
 import json
@@ -112,17 +112,17 @@ CASES = [
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark and returns the exit code."""
     parser = command_parser("train", description=__doc__)
-    parser.add_argument("--device", required=True, choices=("cuda",), help="cuda: an NVIDIA GPU is needed")
+    parser.add_argument("--device", required=True, choices=("cuda",), help="must be cuda: an NVIDIA GPU is needed")
     parser.add_argument(
-        "--only", nargs="*", default=[], metavar="TEXT", help="cases whose name begins with one of them"
+        "--only", nargs="*", default=[], metavar="TEXT", help="measure only cases whose name begins with one of these"
     )
     parser.add_argument("--seconds", type=float, default=900, help="time for all cases (default: 900)")
-    parser.add_argument("--first", action="store_true", help="only the first steps, with compilation and capture")
+    parser.add_argument("--first", action="store_true", help="time only the first steps, with compilation and capture")
     parser.add_argument("--profile", action="store_true", help="also print the kernels of a step that take longest")
-    parser.add_argument("--json", type=Path, help="write all figures to a file")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
-        print("benchmarks: --device cuda: no GPU that torch can use on this machine", file=sys.stderr)
+        print("benchmarks: --device cuda: torch finds no GPU that it can use on this machine", file=sys.stderr)
         return 2
     began, figures = time.monotonic(), []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.only and not any(case.name.startswith(text) for text in options.only):
             continue
         if time.monotonic() - began > options.seconds:
-            print(f"| {case.name} | left out: no time | | | | | |", flush=True)
+            print(f"| {case.name} | left out: no time left | | | | | |", flush=True)
             continue
         try:
             if options.first:
@@ -215,7 +215,7 @@ def measure(case: Case, *, profile: bool) -> dict[str, Any]:
 
 
 def build(case: Case, *, device: torch.device, folder: Path) -> Updater:
-    """The updater of a case, with its model."""
+    """Builds the updater of a case, with its model."""
     torch._dynamo.reset()
     torch.manual_seed(1)
     model = Model(MODELS[case.model](), sizes=Sizes(VOCABULARY, VOCABULARY, joint=True)).to(device).train()
@@ -236,7 +236,7 @@ def build(case: Case, *, device: torch.device, folder: Path) -> Updater:
 
 
 def endless(updater: Updater, batches: Sequence[PairBatch]) -> Iterator[int]:
-    """Performs one update after another; yields its target tokens."""
+    """Performs one update after another; yields the number of target tokens of each."""
     step = 0
     while True:
         batch = batches[step % len(batches)]
@@ -278,7 +278,7 @@ def count_waits(steps: Iterator[int]) -> int:
 
 
 def kernels(steps: Iterator[int]) -> str:
-    """The kernels of three steps that take longest."""
+    """A table of the kernels that take longest in three steps."""
     activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities) as profiler:
         for _ in range(3):

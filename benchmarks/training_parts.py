@@ -1,4 +1,4 @@
-"""The parts of a training step on a CPU in both versions of the arithmetic (decision 25), forward and backward.
+"""Times the parts of a training step on a CPU, forward and backward, in both versions of the arithmetic (decision 25).
 
     python -m benchmarks.training_parts
     python -m benchmarks.training_parts --rounds 21 --parts loss dropout
@@ -71,7 +71,7 @@ def measure(work: Callable[[], Tensor], *, rounds: int) -> dict[Arithmetic, floa
 
 
 def _turns(rounds: int) -> Iterator[tuple[int, Arithmetic]]:
-    """The order of both versions, round by round: 1 2, 2 1, 1 2, …"""
+    """Yields (round, version) in the order 1 2, 2 1, 1 2, …"""
     for number in range(rounds + 1):
         yield from ((number, version) for version in (VERSIONS if number % 2 else VERSIONS[::-1]))
 

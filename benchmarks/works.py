@@ -1,4 +1,4 @@
-"""What contenders train: three kinds of model, on one corpus, with one batch budget."""
+"""The work that contenders do: training one of three kinds of model on one corpus, with one batch budget."""
 
 from pathlib import Path
 from typing import Literal, NamedTuple

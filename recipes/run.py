@@ -1,4 +1,4 @@
-"""Trains lists of variants on Multi30k, many runs in parallel, selects on val, and tests the selected ones.
+"""Trains the variants in lists on Multi30k, many runs in parallel; selects variants on val, and tests those selected.
 
     python -m recipes.run CORPUS OUT --lists recipes/objectives/objectives.toml recipes/multi30k/search.toml
 
@@ -29,8 +29,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("corpus", type=Path, help=f"a folder with train, val and {TEST}, as .en.gz and .de.gz")
     parser.add_argument("out", type=Path, help="the folder for all runs")
     parser.add_argument("--lists", type=Path, nargs="+", required=True, help="TOML files of variants and rows")
-    parser.add_argument("--rows", nargs="+", help="default: all rows of the lists")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3; the first selects")
+    parser.add_argument("--rows", nargs="+", help="rows to train and test (default: all rows of the lists)")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3; the first one selects variants"
+    )
     parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6)")
     parser.add_argument("--seconds", type=float, help="save and stop after this time")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")

@@ -31,7 +31,7 @@ class PeerDecoder(Decoder, Protocol):
 
     @property
     def is_exact(self) -> bool:
-        """Whether it computes in float32, so that the same weights must give the same text."""
+        """Whether it computes in float32, so that the same weights must produce the same text."""
 
 
 class CTranslate2Decoder(NamedTuple):
@@ -144,14 +144,14 @@ def prepare_peers(
 
 
 def convert_to_ctranslate2(environment: Environment, model: Path, *, output: Path) -> Path:
-    """The folder of the converted model; its weights are stored in float32 and quantised when they are loaded."""
+    """Converts a model and returns its folder; the weights are stored in float32 and quantised when they are loaded."""
     script = SCRIPTS / "to_ctranslate2.py"
     environment.run(script, model, output, folder=output.parent, threads=1, log=output.parent / "convert.log")
     return output
 
 
 def convert_to_opennmt(environment: Environment, model: Path, *, tokenizer: Path, folder: Path) -> Path:
-    """A checkpoint with these weights: OpenNMT-py trains for a step, and its weights are replaced."""
+    """Converts a model and returns a checkpoint: OpenNMT-py trains for a step, and its weights are replaced."""
     lines = write_lines(folder / "lines", ["a"] * 100)
     corpus = Corpus("lines", lines, lines, lines, lines, lines)
     texts = write_texts(corpus, tokenizer=tokenizer, folder=folder)

@@ -53,13 +53,13 @@ class Environment(NamedTuple):
 
 
 def open_environments(folder: Path, names: Sequence[PeerName]) -> list[Environment]:
-    """The environments of these peers; a BenchmarkError names all that are missing and how to install them."""
+    """The environments of these peers; raises a BenchmarkError that names those missing and how to install them."""
     root = folder.expanduser().absolute()
     missing = [name for name in names if not (root / name / "bin" / "python").exists()]
     if missing:
         raise BenchmarkError(
-            f"--peers {folder}: no environment of {', '.join(missing)} there; "
-            f"install with: benchmarks/peers/install --into {folder} {' '.join(missing)}"
+            f"--peers {folder}: it has no environment for {', '.join(missing)}; "
+            f"install it with: benchmarks/peers/install --into {folder} {' '.join(missing)}"
         )
     return [Environment(name, root / name, _version(root / name, PACKAGES[name])) for name in names]
 

@@ -40,7 +40,7 @@ def write_texts(corpus: Corpus, *, tokenizer: Path, folder: Path) -> PieceTexts:
 
 
 def encode_file(source: Path, *, tokenizer: Path, output: Path) -> Path:
-    """The lines of a file as pieces with the end mark."""
+    """Writes the lines of a file as pieces with the end mark, and returns the output file."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
@@ -49,7 +49,7 @@ def encode_file(source: Path, *, tokenizer: Path, output: Path) -> Path:
 
 
 def decode_file(pieces: Path, *, tokenizer: Path, output: Path) -> Path:
-    """Joins the pieces of each line of a file to text."""
+    """Joins the pieces in each line of a file to text, and returns the output file."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))

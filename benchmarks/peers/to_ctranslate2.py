@@ -95,7 +95,10 @@ def convert(model: Path, config: Mapping[str, Any], *, output: Path, quantisatio
 
 
 def vocabulary_map(shortlist: Path, pieces: Mapping[str, list[str]]) -> Iterator[str]:
-    """The lines of CTranslate2's vocabulary map: a source piece, a tab, target pieces; first those of all sentences."""
+    """Yields the lines of CTranslate2's vocabulary map: a source piece, a tab and its target pieces.
+
+    The first line lists the target pieces of all sentences.
+    """
     table = load_file(shortlist)
     target = pieces["target"]
     yield "\t" + " ".join(target[id] for id in table["frequent"]) + "\n"

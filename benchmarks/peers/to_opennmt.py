@@ -41,7 +41,7 @@ def main() -> int:
         if shape_of(weights.get(name)) != shape_of(expected.get(name))
     ]
     if problems:
-        print(f"{model}: not the LSTM that OpenNMT-py has:\n  " + "\n  ".join(problems), file=sys.stderr)
+        print(f"{model}: not the same architecture as OpenNMT-py's LSTM:\n  " + "\n  ".join(problems), file=sys.stderr)
         return 2
     checkpoint["model"] = {name: weights[name] for name in checkpoint["model"]}
     checkpoint["generator"] = {name: weights[f"generator.{name}"] for name in checkpoint["generator"]}

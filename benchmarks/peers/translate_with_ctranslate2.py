@@ -3,7 +3,7 @@
     .peers/ctranslate2/bin/python benchmarks/peers/translate_with_ctranslate2.py MODEL --input FILE --output FILE
 
 MODEL is a folder that to_ctranslate2.py wrote. Lines are encoded and decoded by sentencepiece in this process.
-`--counts FILE` also writes the number of output pieces of every line, the end mark counted.
+`--counts FILE` also writes the number of output pieces of every line, end mark included.
 """
 
 import argparse
@@ -20,12 +20,14 @@ def main() -> None:
     parser.add_argument("--input", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--counts", type=Path)
-    parser.add_argument("--compute-type", default="float32", help="float32, int8, …")
-    parser.add_argument("--beam", type=int, default=5, help="1 is greedy")
-    parser.add_argument("--length-penalty", type=float, default=1.0, help="α of |Y|^α")
+    parser.add_argument("--compute-type", default="float32", help="float32 (the default), int8, …")
+    parser.add_argument("--beam", type=int, default=5, help="beam size; 1 is greedy search (default: 5)")
+    parser.add_argument(
+        "--length-penalty", type=float, default=1.0, help="the exponent α: scores are divided by |Y|^α (default: 1)"
+    )
     parser.add_argument("--batch-tokens", type=int, default=4000, help="padded source positions per batch")
     parser.add_argument("--maximum", type=int, default=256, help="maximum number of pieces per translation")
-    parser.add_argument("--threads", type=int, default=1, help="workers of one thread each")
+    parser.add_argument("--threads", type=int, default=1, help="number of workers, with one thread each (default: 1)")
     parser.add_argument("--vocabulary-map", action="store_true", help="consider only the words of vmap.txt")
     options = parser.parse_args()
     source, target = (

@@ -24,7 +24,7 @@ def read_links(line: str) -> list[Link]:
 
 
 def alignments(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> dict[str, list[list[Link]]]:
-    """The alignment of each pair by the attention of every layer, and by the mean attention that the model outputs."""
+    """The alignments of all pairs by the attention of each layer, and by the mean attention that the model outputs."""
     by_layer: dict[str, list[list[Link]]] = {}
     for source, target in zip(sources, targets, strict=True):
         view = inspect_translation(translator, Request(source), target=target, saliency=False)

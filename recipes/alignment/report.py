@@ -18,7 +18,7 @@ def collect(out: Path) -> dict[str, Any]:
 
 
 def page(results: dict[str, Any]) -> str:
-    """The table, a row per system: error rates with and without guidance, the best layer, and exact matches."""
+    """The table, one row per system: error rates with and without guidance, the best layer, and exact matches."""
     rows = []
     for entry in ENTRIES:
         own, guided = (_of(results, f"{entry.system}-{kind}-") for kind in ("own", "guided"))

@@ -1,4 +1,4 @@
-"""How well attention aligns words: the alignment error rate of every system, on pairs whose alignment is known.
+"""Measures how well attention aligns words: the error rate of every system, on pairs whose alignment is known.
 
     python -m recipes.alignment.run OUT [--seeds 1 2 3] [--jobs 4] [--seconds 540] [--device cuda]
         [--systems NAME ...] [KEY=VALUE ...]
@@ -74,7 +74,7 @@ def jobs(
     assignments: Sequence[str],
     systems: Collection[str] = SYSTEMS,
 ) -> Iterator[Job]:
-    """A job for each of these systems, with and without guidance, and every seed: training, then aligning."""
+    """Yields a job per system and seed, with and without guidance, that trains a model and then aligns with it."""
     book = out / "book"
     corpus = [
         f"--{side}={book / f'train.{language}'}" for side, language in zip(("source", "target"), LANGUAGES, strict=True)

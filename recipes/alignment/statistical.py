@@ -66,7 +66,7 @@ Directions = list[tuple[set[Link], set[Link]]]
 
 
 def directions(pairs: TextPairs, settings: AlignmentSettings, *, count: int) -> Directions:
-    """The links of the first pairs, by a model that is trained on all of them in each direction."""
+    """The links of the first `count` pairs in each direction, found by models trained on all pairs."""
     forward = align_words(pairs.source, pairs.target, settings=settings)
     backward = align_words(pairs.target, pairs.source, settings=settings)
     return [
@@ -76,7 +76,7 @@ def directions(pairs: TextPairs, settings: AlignmentSettings, *, count: int) -> 
 
 
 def eflomal_directions(pairs: TextPairs, *, count: int) -> Directions:
-    """The links that eflomal finds for the first pairs, given all of them."""
+    """The links that eflomal finds for the first `count` pairs in each direction, given all pairs."""
     sides = ((pairs.source, pairs.source_words), (pairs.target, pairs.target_words))
     texts = [[" ".join(words[id] for id in column.row(n)) for n in range(len(pairs))] for column, words in sides]
     with TemporaryDirectory() as folder:
@@ -95,7 +95,7 @@ def error_rates(links: Directions, gold: list[list[Link]]) -> dict[str, float]:
 
 
 def page(results: dict[str, Any]) -> str:
-    """A row for each pair of languages and each model, with the error rate of every symmetrisation in per cent."""
+    """The table, one row per language pair and model, with the error rate of every symmetrisation in per cent."""
     names = {model: name for model, (name, _) in MODELS.items()}
     rows = [
         [languages, names.get(model, model), *(f"{100 * rates[method]:.1f}" for method in METHODS)]
@@ -106,7 +106,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def _read(book: Path, source: str, target: str) -> TextPairs:
-    """The first test pairs of a phrasebook, and after them its training pairs."""
+    """The first test pairs of a phrasebook, followed by its training pairs."""
     with TemporaryDirectory() as folder:
         files = {language: Path(folder) / language for language in (source, target)}
         for language, path in files.items():

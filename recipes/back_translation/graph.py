@@ -1,7 +1,7 @@
-"""The runs of the recipe and the texts that some of them translate for others, as jobs for the scheduler.
+"""Jobs for the scheduler: the runs of the recipe, and the texts that some runs translate for others.
 
-A run is trained on corpora: pairs of files of the recipe's folder. A synthesis translates a file with a trained run. A
-`{seed}` in a path is the seed of the run.
+A run is trained on corpora, which are pairs of files in the recipe's folder. A synthesis translates a file with a
+trained run. `{seed}` in a path stands for the seed of the run.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A bilingual lexicon from two monolingual texts and nothing else.
+"""Induces a bilingual lexicon from two monolingual texts and nothing else.
 
 Word vectors are factors of positive pointwise mutual information (Levy and Goldberg 2014). An orthogonal map between
 them is first learnt from words that are spelled alike, and then refined by its own mutual nearest neighbours (Artetxe
@@ -37,7 +37,7 @@ class Vectors(NamedTuple):
 
 
 def word_vectors(texts: Sequence[Sequence[str]], *, size: int = 1500, width: int = 60, minimum: int = 3) -> Vectors:
-    """The vectors of the most frequent words that occur `minimum` times."""
+    """The vectors of the `size` most frequent words that occur at least `minimum` times."""
     counts = Counter(word for text in texts for word in text)
     words = [word for word, count in counts.most_common(size) if count >= minimum]
     places = {word: place for place, word in enumerate(words)}
@@ -65,7 +65,7 @@ def positive_information(together: Array) -> Array:
 
 
 def normalised(values: Array) -> Array:
-    """Unit rows around their mean, of unit length again (Artetxe et al. 2018, §3.1)."""
+    """Scales rows to unit length, centres them, and scales them again (Artetxe et al. 2018, §3.1)."""
     unit = values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-9)
     centred = unit - unit.mean(axis=0)
     return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-9))
@@ -121,7 +121,8 @@ class Lexicon(NamedTuple):
 def induce(source: Vectors, target: Vectors, *, rounds: int = 12, seed: int = 1) -> Lexicon:
     """The lexicon of two texts.
 
-    At first, similarities are dropped at random, so that the map leaves poor solutions (Artetxe et al. 2018, §3.2.1).
+    In early rounds, similarities are dropped at random, so that the map escapes poor solutions (Artetxe et al. 2018,
+    §3.2.1).
     """
     width = min(source.values.shape[1], target.values.shape[1])
     first, second = (normalised(vectors.values[:, :width]) for vectors in (source, target))
@@ -131,7 +132,7 @@ def induce(source: Vectors, target: Vectors, *, rounds: int = 12, seed: int = 1)
     fixed = SPELLING * alike - FREQUENCY * frequencies - OTHER_KIND * (marks[0][:, None] != marks[1])
     pairs = [(row, column) for row, column in mutual(alike) if alike[row, column] > ALIKE]
     if not pairs:
-        raise ValueError("the two texts share no words that are spelled alike: no lexicon can be found")
+        raise ValueError("the two texts share no words that are spelled alike: no lexicon can be induced")
     seeds, kept, generator = len(pairs), 0.3, np.random.default_rng(seed)
     similarities = fixed
     for number in range(rounds):
@@ -152,7 +153,7 @@ def induce(source: Vectors, target: Vectors, *, rounds: int = 12, seed: int = 1)
 
 
 def mutual(similarities: Array) -> list[tuple[int, int]]:
-    """Rows and columns that are each other's most similar.
+    """The pairs of a row and a column that are each other's most similar.
 
     >>> mutual(np.array([[3, 1], [2, 1]]))
     [(0, 0)]
@@ -162,5 +163,5 @@ def mutual(similarities: Array) -> list[tuple[int, int]]:
 
 
 def word_for_word(text: str, lexicon: dict[str, str]) -> str:
-    """A text with each word replaced by its entry, and unknown words kept."""
+    """Replaces each word of a text by its entry; unknown words are kept."""
     return " ".join(lexicon.get(word, word) for word in words_of(text))

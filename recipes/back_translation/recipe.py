@@ -1,9 +1,9 @@
 """Back-translation on Multi30k, English to German: with half of the pairs, and with none.
 
-CORPORA/multi30k has train, val and test_2016_flickr, as .en.gz and .de.gz. Half of the training pairs stay pairs; of
-the other half, German is monolingual text (for the iterated variant English as well, in another order). The
-unsupervised variants read the English of the first half and the German of the second. Their only pairs are those of
-val, which select models.
+CORPORA/multi30k holds train, val and test_2016_flickr, as .en.gz and .de.gz. Half of the training pairs stay pairs. Of
+the other half, the German side serves as monolingual text; for the iterated variant, so does the English side, in
+another order. The unsupervised variants read the English of the first half and the German of the second. Their only
+pairs are those of val, with which models are selected.
 """
 
 from collections.abc import Mapping, Sequence
@@ -109,7 +109,7 @@ def unsupervised() -> list[Training | Synthesis]:
 
 
 def prepare(corpora: Path, data: Path) -> dict[str, int]:
-    """Writes pairs and monolingual texts; returns their numbers."""
+    """Writes pairs and monolingual texts; returns the number of lines of each."""
     folder = corpora / "multi30k"
     train, valid, test = (
         list(zip(*(read_lines(folder / f"{part}.{side}.gz") for side in ("en", "de")), strict=True))
@@ -144,19 +144,19 @@ def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
 
 
 def copied(group: Path) -> list[str]:
-    """The English source as it is: what shared names and punctuation alone are worth."""
+    """The unchanged English source: its score shows what shared names and punctuation alone are worth."""
     return [source.removeprefix(to("de")).strip() for source, _ in read_part(group, "test")]
 
 
 def literal(group: Path) -> list[str]:
-    """Word-for-word translations by a lexicon of the two monolingual texts."""
+    """Word-for-word translations with a lexicon that is induced from the two monolingual texts."""
     texts = ([words_of(line) for line in read_lines(group / f"{language}.txt")] for language in ("en", "de"))
     lexicon = induce(*map(word_vectors, texts))
     return [word_for_word(source, lexicon.forward) for source in copied(group)]
 
 
 def jobs(recipe: Recipe, out: Path, options: Options, wanted: set[str]) -> list[Job]:
-    """The jobs that train the wanted runs and all that they need."""
+    """The jobs that train the wanted runs and all runs that they depend on."""
     steps = {step.name: step for step in (*SUPERVISED, *unsupervised())}
     chosen: dict[str, Training | Synthesis] = {}
 

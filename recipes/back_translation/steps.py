@@ -1,10 +1,10 @@
-"""The steps between two trainings: translates a text, notes a tagged copy, or writes the text of the first round.
+"""The steps between two trainings: translates a text, or writes the text of the first round.
 
     python -m recipes.back_translation.steps translate RUN INPUT [TAG] --out OUT --to FILE [search settings]
     python -m recipes.back_translation.steps lexicon --out OUT --to FILE
 
-`translate` writes FILE, and FILE with the ending .tagged.txt: the same behind TAG, or behind <BT>. `lexicon` writes
-what the first round of unsupervised training reads; FILE then lists the lexicon.
+`translate` writes FILE, and a copy with the ending .tagged.txt, in which TAG (by default <BT>) precedes every line.
+`lexicon` writes the text that the first round of unsupervised training reads; FILE then lists the lexicon.
 """
 
 import random
@@ -23,12 +23,12 @@ LANGUAGES = ("en", "de")
 
 
 def to(language: str) -> str:
-    """The tag of a source that is to be translated into a language."""
+    """The tag of sources that are to be translated into a language."""
     return f"<2{language}>"
 
 
 def translate(run: Path, source: Path, output: Path, *, tag: str, settings: list[str], device: str, seed: int) -> None:
-    """Translates a text with a run; empty outputs become the source without its tag, so that every line has a pair."""
+    """Translates a text with a run; an empty output is replaced by the source without its tag."""
     translator = load_translator(run, device=device)  # type: ignore[arg-type]
     lines = read_lines(source)
     found = decode(translator, lines, settings=[f"seed={seed}", *settings])
@@ -38,7 +38,7 @@ def translate(run: Path, source: Path, output: Path, *, tag: str, settings: list
 
 
 def first_round(out: Path, output: Path, *, seed: int) -> None:
-    """Writes the pairs of the first round: noised sentences, and noised word-for-word translations, of both texts."""
+    """Writes the pairs of the first round, from both texts: noised sentences, and noised word-for-word translations."""
     texts = {language: read_lines(out / "data" / "unsupervised" / f"{language}.txt") for language in LANGUAGES}
     vectors = {language: word_vectors([words_of(line) for line in lines]) for language, lines in texts.items()}
     lexicon = induce(vectors["en"], vectors["de"])

@@ -1,4 +1,4 @@
-"""What back-translation does to text: corpora are halved, synthetic sources tagged, sentences noised."""
+"""Text processing for back-translation: halves corpora, tags synthetic sources, and adds noise to sentences."""
 
 import random
 import re
@@ -12,7 +12,7 @@ TAGS = re.compile(rf"((<2\w+>|{SYNTHETIC})\s*)+")
 
 
 class Halves(NamedTuple):
-    """Pairs, and the two sides of the other pairs as monolingual texts in an order of their own."""
+    """Half of the pairs, and the two sides of the other half as monolingual texts, each in an order of its own."""
 
     pairs: list[Pair]
     sources: list[str]
@@ -51,9 +51,9 @@ def untagged(line: str) -> str:
 
 
 def noised(line: str, generator: random.Random, *, drop: float = 0.1, distance: int = 3) -> str:
-    """A sentence to be restored: words are dropped and moved (Lample et al. 2018, §2.3).
+    """A noisy copy of a sentence, in which words are dropped and moved (Lample et al. 2018, §2.3).
 
-    Each word is dropped with probability `drop`, but never all; no word moves by more than `distance` places.
+    Each word is dropped with probability `drop`, but never all of them; no word moves by more than `distance` places.
     """
     words = line.split()
     kept = [word for word in words if generator.random() >= drop] or words[:1]

@@ -1,4 +1,4 @@
-"""Lines of Python: strings hidden behind placeholders, and whether a completed line parses."""
+"""Processes lines of Python: hides strings behind placeholders, and checks whether a completed line parses."""
 
 import ast
 import re
@@ -17,14 +17,14 @@ _CONTINUATIONS = {
 
 
 class Hidden(NamedTuple):
-    """A description whose strings are placeholders, and the strings."""
+    """A description whose strings are replaced by placeholders, and the strings."""
 
     text: str
     strings: tuple[str, ...]
 
 
 def hide_strings(description: str) -> Hidden:
-    """A description in which quoted strings are placeholders; equal strings have the same one.
+    """Replaces the quoted strings of a description by placeholders; equal strings share one.
 
     >>> hide_strings("raise an exception with 'no key' and 'no key' as arguments")
     Hidden(text='raise an exception with _str0_ and _str0_ as arguments', strings=("'no key'",))
@@ -39,7 +39,7 @@ def hide_strings(description: str) -> Hidden:
 
 
 def hide_in_code(code: str, strings: Sequence[str]) -> str:
-    """Code in which the strings of a description are its placeholders, whatever their quotes.
+    """Replaces the strings of a description in its code by their placeholders, whatever their quotation marks.
 
     >>> hide_in_code('return "no key" , 1', ["'no key'"])
     'return _str0_ , 1'
@@ -52,9 +52,9 @@ def hide_in_code(code: str, strings: Sequence[str]) -> str:
 
 
 def show_strings(code: str, strings: Sequence[str]) -> str:
-    """Code with its placeholders replaced by the strings of the description.
+    """Replaces the placeholders in code by the strings of the description.
 
-    This is the inverse of `hide_in_code` for strings with the same quotes in both.
+    This is the inverse of `hide_in_code` for strings with the same quotation marks in both.
     """
     for number, string in enumerate(strings):
         code = code.replace(f"_str{number}_", string)
@@ -103,7 +103,7 @@ def completed(code: str) -> str:
 
 
 def parses(code: str) -> bool:
-    """Whether a line is Python once it is completed."""
+    """Whether a line is valid Python once it is completed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as invalid escapes, which are still Python

@@ -52,16 +52,16 @@ def references(group: Path) -> list[str]:
 
 
 def attainable(group: Path) -> int:
-    """The number of test lines that a model's best output, its target, equals once it has its strings again.
+    """The number of test lines that can be matched exactly: restoring the strings of the target yields the code.
 
-    A restored string has the quotes of the description. Where the code has the other ones, no output can match.
+    A restored string has the quotation marks of the description. If those of the code differ, no output can match.
     """
     restored = restore(group, [target for _, target in read_part(group, "test")])
     return sum(map(operator.eq, restored, references(group)))
 
 
 def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
-    """Exact match and BLEU of tokens, against the code with its strings, and the percentage that parses."""
+    """Exact match and token BLEU against the code with its strings, and the percentage of outputs that parse."""
     expected = references(group)
     bleu = BLEU(tokenize="none", force=True).corpus_score(list(outputs), [expected]).score
     exact = exact_match(outputs, expected).value
@@ -69,7 +69,7 @@ def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
 
 
 def restore(group: Path, outputs: Sequence[str]) -> list[str]:
-    """Outputs with the strings of their descriptions."""
+    """Replaces the placeholders in outputs by the strings of their descriptions."""
     return [show_strings(code, strings) for code, strings in zip(outputs, read_json(group / STRINGS), strict=True)]
 
 

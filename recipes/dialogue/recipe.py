@@ -1,4 +1,4 @@
-"""Replies in English dialogues: from up to three turns to the next; BLEU, distinct-1/2, and how dull the replies are.
+"""Replies in English dialogues, given up to three turns: BLEU, distinct-1/2, and the share of dull replies.
 
 CORPORA/dialog-zh-en/train.en.gz has turns in order, without marks between dialogues. CORPORA/dialogue/dev.en.txt.gz has
 the dialogues to test on, one per line, with `__eou__` after each turn.
@@ -43,7 +43,7 @@ def context(turns: Sequence[str]) -> str:
 
 
 def exchanges(turns: Sequence[str]) -> Iterator[Pair]:
-    """Every turn but the first with its context."""
+    """Yields every turn but the first as a (context, turn) pair."""
     for place in range(1, len(turns)):
         yield context(turns[:place][-TURNS:]), turns[place]
 
@@ -96,20 +96,20 @@ def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
 
 
 def most_frequent(group: Path) -> list[str]:
-    """The most frequent reply of the training text, every time."""
+    """The most frequent reply of the training text, as the output for every source."""
     (reply, *_) = read_json(group / FREQUENT)
     return [reply for _ in read_part(group, "test")]
 
 
 def nearest(group: Path) -> list[str]:
-    """What followed the training turn that is most similar to the last turn."""
+    """The turn after the training turn that is most similar to the last turn."""
     train = read_part(group, "train")
     index = TfIdf([last_turn(source) for source, _ in train])
     return [train[index.nearest(last_turn(source))][1] for source, _ in read_part(group, "test")]
 
 
 def references(group: Path) -> list[str]:
-    """The true replies: what their diversity is."""
+    """The true replies, whose diversity is a reference for that of the outputs."""
     return [reply for _, reply in read_part(group, "test")]
 
 

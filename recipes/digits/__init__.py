@@ -1,1 +1,1 @@
-"""Speech recognition of spoken digits, and a generator of spoken tones for trials without a corpus."""
+"""Speech recognition of spoken digits, and a generator of tones for trials without a corpus."""

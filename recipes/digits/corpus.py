@@ -1,8 +1,8 @@
 """Strings of spoken digits from the Free Spoken Digit Dataset: recordings of one speaker, joined with pauses.
 
-For every speaker, OUT/SPEAKER/ has wav files and two manifests: `train.jsonl` with many strings, read where the speaker
-is trained on, and `test.jsonl` with fewer, read where the speaker selects models or is tested. Lengths are drawn evenly
-from 1 to 7 digits. The same seed writes the same bytes.
+For every speaker, OUT/SPEAKER/ has wav files and two manifests: `train.jsonl` with many strings, for folds that are
+trained on the speaker, and `test.jsonl` with fewer, for folds that are validated or tested on the speaker. Lengths are
+drawn evenly from 1 to 7 digits. The same seed writes the same bytes.
 """
 
 import io
@@ -24,7 +24,7 @@ PAUSE = (0.05, 0.30)  # seconds between digits, and before and after the string
 
 Samples = NDArray[Any]
 Recordings = Mapping[str, Mapping[int, list[Samples]]]
-"""Samples by speaker and digit, in the order of their numbers."""
+"""The recordings by speaker and digit, in the order of their numbers."""
 
 
 def read_recordings(archive: Path) -> Recordings:
@@ -40,7 +40,7 @@ def read_recordings(archive: Path) -> Recordings:
                 continue
             samples, rate = soundfile.read(io.BytesIO(content.read()), dtype="float32", always_2d=True)
             if rate != RATE:
-                raise ValueError(f"{member.name}: {rate} samples per second, expected {RATE}")
+                raise ValueError(f"{member.name}: found {rate} samples per second, expected {RATE}")
             by_digit = found.setdefault(match[2], {})
             by_digit.setdefault(int(match[1]), {})[int(match[3])] = samples.mean(axis=1)
     if not found:
@@ -52,7 +52,7 @@ def read_recordings(archive: Path) -> Recordings:
 
 
 def digit_string(takes: Mapping[int, list[Samples]], *, generator: np.random.Generator) -> tuple[Samples, str]:
-    """A string of 1 to 7 digits in one voice, and its words."""
+    """The sound of a random string of 1 to 7 digits in one voice, and its words."""
     digits = generator.integers(10, size=generator.integers(1, LONGEST + 1)).tolist()
     parts = [_pause(generator)]
     for digit in digits:

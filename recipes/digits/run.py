@@ -4,7 +4,7 @@
 
 CORPUS holds recordings.tar.gz. A fold is named after the speaker it is tested on; its model is selected on the next
 speaker of the list and trained on the other four. Existing results are not computed again, and an interrupted training
-is resumed. KEY=VALUE are settings of all trainings.
+is resumed. KEY=VALUE are settings for all trainings.
 """
 
 import argparse
@@ -26,7 +26,7 @@ BAR = 8.0  # WER in %, mean over the folds
 
 
 def roles(tested: str) -> tuple[str, list[str]]:
-    """The speaker that selects a fold's models, and those that it is trained on."""
+    """The speaker that a fold is validated on, and the speakers that it is trained on."""
     selecting = SPEAKERS[(SPEAKERS.index(tested) + 1) % len(SPEAKERS)]
     return selecting, [speaker for speaker in SPEAKERS if speaker not in (tested, selecting)]
 
@@ -62,7 +62,7 @@ def score(run: str, test: str, result: str, device: str) -> int:
 
 
 def collect(out: Path) -> dict[str, Any]:
-    """The error rates of every fold that is tested, by its speaker."""
+    """The error rates of every fold that has been tested, by its speaker."""
     paths = {speaker: out / speaker / "result.json" for speaker in SPEAKERS}
     return {speaker: json.loads(path.read_bytes()) for speaker, path in paths.items() if path.is_file()}
 
@@ -113,14 +113,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--speakers", nargs="+", choices=SPEAKERS, default=list(SPEAKERS), help="folds; default: all")
+    parser.add_argument(
+        "--speakers", nargs="+", choices=SPEAKERS, default=list(SPEAKERS), help="folds to run (default: all)"
+    )
     parser.add_argument("--strings", type=int, default=1500, help="training strings per speaker (default: 1500)")
     parser.add_argument("--tested-strings", type=int, default=300, help="test strings per speaker (default: 300)")
     parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6)")
     parser.add_argument("--seconds", type=float, help="save and stop after this time")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     return parser
 
 

@@ -70,7 +70,9 @@ def write_tones(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--recordings", type=int, default=400, help="for training; a tenth of it to validate")
+    parser.add_argument(
+        "--recordings", type=int, default=400, help="for training; a tenth as many for validation (default: 400)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     for seed, (role, count) in enumerate((("train", arguments.recordings), ("valid", arguments.recordings // 10))):

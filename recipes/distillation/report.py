@@ -63,7 +63,7 @@ def _scores_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _distances(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """A sentence on how far the student's BLEU is above or below that of the other models."""
+    """A sentence that says how far the student's BLEU is above or below that of the other models."""
     others = [rows[name] for name in ("teacher", "ensemble", "student-alone") if name in rows]
     if "student" not in rows or not others:
         return ""

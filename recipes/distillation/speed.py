@@ -1,4 +1,4 @@
-"""How fast runs translate: many sentences at once and one by one, on one CPU thread and on a GPU.
+"""Measures how fast runs translate, many sentences at once and one by one, on one CPU thread and on a GPU.
 
     python -m recipes.distillation.speed --runs teacher=OUT/plain-1 student=OUT/student-1 --source test.en --to FILE
 
@@ -69,8 +69,8 @@ def _main() -> None:
     parser.add_argument("--to", type=Path, required=True, metavar="FILE")
     parser.add_argument("--devices", nargs="+", default=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 5])
-    parser.add_argument("--sentences", type=int, default=1000, help="at once")
-    parser.add_argument("--singles", type=int, default=100, help="one by one")
+    parser.add_argument("--sentences", type=int, default=1000, help="sentences translated at once (default: 1000)")
+    parser.add_argument("--singles", type=int, default=100, help="sentences translated one by one (default: 100)")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,9 +1,9 @@
-"""Adapts a model to another domain in several ways, and scores each on both domains: what is learnt, what is forgotten.
+"""Adapts a model to another domain in several ways, and scores each on both domains: what it learns and forgets.
 
     python -m recipes.finetuning.run CORPUS OUT [--write README.md] [KEY=VALUE ...]
 
 CORPUS is Multi30k: captions are the first domain, the built-in phrasebook is the new one, both German to English.
-Existing runs and scores are kept, and an interrupted training is resumed. KEY=VALUE are settings of all trainings.
+Existing runs and scores are kept, and an interrupted training is resumed. KEY=VALUE are settings for all trainings.
 """
 
 import json
@@ -61,7 +61,7 @@ class Paths(NamedTuple):
 
     @property
     def pieces(self) -> Path:
-        """The prepared store of both domains, whose tokenizer is used."""
+        """The prepared store of both domains, whose tokenizer all models use."""
         return self.out / "pieces"
 
     def pairs(self, domain: str, part: str, *, weight: float | None = None) -> str:
@@ -106,7 +106,7 @@ def general_settings() -> list[str]:
 
 
 def adaptation_settings(adaptation: Adaptation, paths: Paths) -> list[str]:
-    """The tokenizer, the length of training, and the initial weights."""
+    """The settings of an adaptation: its tokenizer, number of steps and initial weights."""
     return [
         f"text={{kind = 'given', path = '{paths.pieces if adaptation.extended else paths.general}'}}",
         *_steps(adaptation.steps),
@@ -179,7 +179,9 @@ def _main() -> None:
     parser.usage = "python -m recipes.finetuning.run CORPUS OUT [--write FILE] [KEY=VALUE ...]"
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a Markdown page with marks for the results")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write the results between the marks of this Markdown page"
+    )
     arguments, assignments = split_assignments(sys.argv[1:])
     options = parser.parse_args(arguments)
     paths = Paths(options.corpus.absolute(), options.out.absolute())

@@ -63,7 +63,7 @@ def collect(out: Path, corpus: Path) -> dict[str, Any]:
 
 
 def _flow(run: Path, corpus: Path, path: Path, *, label: str, cells: bool) -> dict[str, Any]:
-    """What the table and the pictures need of a run's document, which is measured once; `cells`: with eigenvalues."""
+    """The part of a run's gradient flow that the page needs, measured once; with `cells`, it has eigenvalues too."""
     if not path.exists():
         source, target = (corpus / f"val.{language}.gz" for language in ("en", "de"))
         document = gradient_flow_report(run, source=source, target=target, sentences=SENTENCES, device="cpu")
@@ -78,7 +78,7 @@ def _flow(run: Path, corpus: Path, path: Path, *, label: str, cells: bool) -> di
 
 
 def _rounded(value: Any) -> Any:
-    """The value with four digits of all numbers in it."""
+    """Rounds all numbers in a value to four digits."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, list):
@@ -166,10 +166,12 @@ def draw(folder: Path, results: Results) -> None:
 
 def _main() -> None:
     parser = report_parser(__doc__)
-    parser.add_argument("corpus", type=Path, nargs="?", help="the folder that holds val; needed for a folder of runs")
+    parser.add_argument(
+        "corpus", type=Path, nargs="?", help="the folder that holds val; required if PATH is a folder of runs"
+    )
     options = parser.parse_args()
     if options.path.is_dir() and not options.corpus:
-        parser.error("a folder of runs needs the corpus too")
+        parser.error("to measure a folder of runs, name the corpus too: OUT CORPUS")
     results = publish(options, collect=lambda out: collect(out, options.corpus), page=page)
     if options.write:
         draw(options.write.parent, results)

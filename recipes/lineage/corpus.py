@@ -1,7 +1,8 @@
 """The corpora of the recipe: their files, and the files that the recipe derives from them.
 
-Training pairs are those of the corpus and the same pairs with neighbours joined (see `training_lines`), so
-that every system has seen long sentences; dialogues have no test set and get one from their `dev`.
+Training pairs are those of the corpus and the same pairs with neighbours joined (see `training_lines`), so that every
+system has seen long sentences. Dialogues have no test set, so their `dev` is divided into a validation and a test
+set.
 """
 
 from collections.abc import Sequence
@@ -80,7 +81,7 @@ def neighbours(count: int) -> list[slice]:
 
 
 def read_splits(folder: Path, *names: str, languages: tuple[str, str]) -> list[Split]:
-    """The lines of `folder`/NAME.LANGUAGE.gz; an error names files that are missing or do not line up."""
+    """The lines of `folder`/NAME.LANGUAGE.gz; raises an error that names files that are missing or not parallel."""
     files = [{language: folder / f"{name}.{language}.gz" for language in languages} for name in names]
     missing = [str(path) for paths in files for path in paths.values() if not path.is_file()]
     if missing:

@@ -15,7 +15,7 @@ from recipes.runner.results import mean
 
 
 class Style(NamedTuple):
-    """The line of a main system; its colour is that of its group."""
+    """The line style of a main system; its colour is that of its group."""
 
     marker: str
     dashes: Any = "-"
@@ -108,7 +108,7 @@ def _touches(lower: tuple[float, list[int]], upper: tuple[float, list[int]], *, 
 
 
 def _by_length(axes: Any, name: str, results: Results) -> None:
-    """A line through the means, and a band from the lowest to the highest seed."""
+    """Draws a line through the means, and a band from the lowest to the highest seed."""
     columns = _columns(name, results)
     places = [place for place, _ in columns]
     colour, style = _colour(name), MAIN[name]
@@ -140,7 +140,7 @@ def _name_ends(axes: Any, results: Results) -> None:
 
 
 def _bars(axes: Any, results: Results) -> None:
-    """One bar per entry, with the range over seeds and the mean as a number."""
+    """Draws one bar per entry, with the range over seeds and the mean as a number."""
     for place, (name, seeds) in enumerate(results.items()):
         values = [result["bleu_lowercased"] for result in seeds.values()]
         middle = mean(values)

@@ -1,4 +1,4 @@
-"""Sentences by length: long ones made by joining neighbours, and buckets of lengths."""
+"""Joins neighbouring sentences into long ones, and sorts sentences into buckets by length."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -17,7 +17,7 @@ BUCKET_NAMES = tuple(map(bucket_name, BUCKETS))
 
 
 def join_neighbours(lines: Sequence[str], *, size: int, language: str) -> list[str]:
-    """Every `size` consecutive lines joined, none used twice; remaining lines are dropped.
+    """Joins every `size` consecutive lines; each line is used once, and remaining lines are dropped.
 
     >>> join_neighbours(["a b", "c", "d", "e", "f"], size=2, language="en")
     ['a b c', 'd e']
@@ -32,7 +32,7 @@ def joined_line(lines: Sequence[str], *, language: str) -> str:
 
 
 def length(line: str, *, language: str) -> int:
-    """Number of words, or of characters without spaces for a language written without them."""
+    """The number of words or, in a language that is written without spaces, of characters."""
     words = line.split()
     return sum(map(len, words)) if language in UNSPACED else len(words)
 

@@ -1,4 +1,4 @@
-"""Omissions and repetitions in long sources: sentences that a model leaves out, or translates twice.
+"""Counts omissions and repetitions in long sources: sentences that a model leaves out, or translates twice.
 
     python -m recipes.lineage.omissions MODEL... --corpus CORPUS
 

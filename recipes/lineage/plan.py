@@ -35,7 +35,7 @@ class Plan(NamedTuple):
 
     @property
     def store(self) -> Path:
-        """The prepared corpus that all runs share."""
+        """The folder of the prepared corpus that all runs share."""
         return self.out / "store"
 
 
@@ -56,7 +56,7 @@ class Run(NamedTuple):
 
 
 def runs_of(entries: Sequence[Entry], *, seeds: Sequence[int], out: Path, order: Order = "seed") -> list[Run]:
-    """The runs, seed by seed, which completes a first table early, or the slowest first, which finishes earliest."""
+    """The runs, by seed, which completes a first table early, or by cost, slowest first, which finishes earliest."""
     runs = [Run(entry, seed, out) for seed in seeds for entry in entries]
     return runs if order == "seed" else sorted(runs, key=lambda run: -run.entry.cost)
 
@@ -105,7 +105,7 @@ def score_command(run: Run, plan: Plan) -> list[str]:
 
 
 def experiment_of(entry: Entry, plan: Plan) -> Experiment:
-    """The experiment of an entry; a ConfigError if the settings do not fit it."""
+    """The experiment of an entry; raises a ConfigError if the settings do not fit it."""
     source, target = plan.corpus
     corpora = {
         role: [{"kind": "files", "source": str(getattr(source, role)), "target": str(getattr(target, role))}]

@@ -1,4 +1,4 @@
-"""Validation BLEU by learning rate, of runs trained with `recipes.lineage.run --rates`.
+"""Reports validation BLEU by learning rate, for runs trained with `recipes.lineage.run --rates`.
 
     python -m recipes.lineage.rates OUT [OUT2 ...] --keep recipes/lineage/rates.jsonl
     python -m recipes.lineage.rates recipes/lineage/rates.jsonl --write recipes/lineage/README.md
@@ -25,12 +25,12 @@ Row = dict[str, Any]
 
 
 def collect(paths: Sequence[Path]) -> list[Row]:
-    """The rows of completely trained runs in folders and kept files, in their order."""
+    """The rows of all completely trained runs in folders and saved files, in the order of the paths."""
     return [row for path in paths for row in (_of_folder(path) if path.is_dir() else read_jsonl(path))]
 
 
 def report(rows: Sequence[Row]) -> str:
-    """One table per corpus: entries by rates, the best of each in bold."""
+    """One table per corpus: a row per entry, a column per rate, the best value of each entry in bold."""
     parts = []
     for corpus in CORPORA:
         own = [row for row in rows if row["corpus"] == corpus]
@@ -70,8 +70,10 @@ def _main() -> None:
     parser.add_argument(
         "paths", type=Path, nargs="+", metavar="PATH", help="a folder of runs, or a file saved by --keep"
     )
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a Markdown page with marks for the results")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write the results between the marks of this Markdown page"
+    )
     options = parser.parse_args()
     try:
         rows = collect(options.paths)

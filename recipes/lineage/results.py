@@ -35,7 +35,7 @@ def collect(paths: Sequence[Path]) -> dict[CorpusKind, Results]:
         for place, result in _read(path):
             key = corpus, result["name"], result["seed"]
             if key in seen:
-                raise ValueError(f"{place} and {seen[key]} are of the same entry and seed: leave out one of them")
+                raise ValueError(f"{place} and {seen[key]} hold the same entry and seed; leave out one of them")
             seen[key] = place
             known = collected.setdefault(corpus, {entry.name: {} for entry in ENTRIES})
             known.setdefault(result["name"], {})[result["seed"]] = result
@@ -46,7 +46,7 @@ def collect(paths: Sequence[Path]) -> dict[CorpusKind, Results]:
 
 
 def corpus_of(path: Path) -> CorpusKind:
-    """The corpus of a folder of runs, by its settings, or of a saved file, by its name."""
+    """The corpus of a path: a folder of runs states it in its settings, a saved file in its name."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if path.is_dir() and not (path / SETTINGS).is_file():
@@ -58,7 +58,7 @@ def corpus_of(path: Path) -> CorpusKind:
 
 
 def keep(folder: Path, results: Mapping[CorpusKind, Results]) -> list[Path]:
-    """Saves one file per corpus, which `collect` reads back; a ValueError if saved runs would be lost."""
+    """Saves one file per corpus, which `collect` reads back; raises a ValueError if saved runs would be lost."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for corpus, entries in results.items():

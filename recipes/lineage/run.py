@@ -33,10 +33,14 @@ def _arguments(known: dict[str, Entry]) -> argparse.Namespace:
     parser.add_argument("corpus", type=Path, help="the folder of the corpus")
     parser.add_argument("out", type=Path, help="the folder for all runs")
     parser.add_argument("--corpus-kind", choices=get_args(CorpusKind), default="multi30k")
-    parser.add_argument("--names", nargs="+", choices=known, default=list(known), metavar="NAME", help="default: all")
+    parser.add_argument(
+        "--names", nargs="+", choices=known, default=list(known), metavar="NAME", help="entries (default: all)"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3")
     parser.add_argument("--rates", nargs="+", type=float, metavar="RATE", help="peak learning rates to compare")
-    parser.add_argument("--order", choices=get_args(Order), default="seed", help="cost: the slowest entries first")
+    parser.add_argument(
+        "--order", choices=get_args(Order), default="seed", help="seed by seed, or by cost: the slowest first"
+    )
     parser.add_argument("--jobs", type=int, default=16, help="parallel processes (default: 16)")
     parser.add_argument("--seconds", type=float, help="save and stop after this time")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
@@ -44,7 +48,7 @@ def _arguments(known: dict[str, Entry]) -> argparse.Namespace:
         "--keep-checkpoints", action="store_true", help="keep the checkpoints of finished runs: half a gigabyte each"
     )
     parser.add_argument(
-        "--factor", type=float, default=1.0, help="multiplies the scale of every entry, for a quick try"
+        "--factor", type=float, default=1.0, help="multiply the scale of every entry by this factor, for a quick try"
     )
     arguments, assignments = split_assignments(sys.argv[1:])
     options = parser.parse_args(arguments)

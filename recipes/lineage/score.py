@@ -1,9 +1,9 @@
-"""Scores one trained run and writes RUN/result.json: the test set, and scores by source length.
+"""Scores one trained run on the test set, also by source length, and writes RUN/result.json.
 
     python -m recipes.lineage.score RUN --name luong2015 --seed 1 --source test.en --reference test.de
 
-Scores by length also cover neighbouring test sentences joined by two, three and four; these are scored when translated
-at once, and when their sentences are translated one by one.
+Scores by length also cover test sentences that are joined with their neighbours, two, three or four at a time. These
+are scored twice: translated as a whole, and translated sentence by sentence.
 """
 
 import sys
@@ -56,7 +56,7 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: Dev
 
 
 def scores_by_length(translate: Translate, test: Pairs, *, languages: tuple[str, str]) -> dict[str, Any]:
-    """The scores of the test set, and those by source length, which include the test set's neighbours joined."""
+    """The scores on the test set, and the scores by source length, which include joined neighbours of the test set."""
     scored = {size: _translated(translate, joined(test, size=size, languages=languages)) for size in (1, *JOINED)}
     _, references, translations = zip(*scored[1], strict=True)
     rows = [row for joined_rows in scored.values() for row in joined_rows]
@@ -79,14 +79,14 @@ def scores_by_length(translate: Translate, test: Pairs, *, languages: tuple[str,
 
 
 def joined(test: Pairs, *, size: int, languages: tuple[str, str]) -> Pairs:
-    """Every `size` neighbours of a test set joined."""
+    """Joins every `size` neighbouring pairs of a test set."""
     return Pairs(
         *(join_neighbours(side, size=size, language=language) for side, language in zip(test, languages, strict=True))
     )
 
 
 def translated_apart(scored: Mapping[int, Sequence[Row]], *, language: str) -> list[Row]:
-    """Joined sources and references, and the translations of their single sentences, joined likewise."""
+    """Rows of joined sources and references, with the joined translations of their single sentences."""
     single = [translation for _, _, translation in scored[1]]
     return [
         (source, reference, translation)
@@ -120,7 +120,9 @@ def _main() -> None:
     options = parser.parse_args()
     test = Pairs(read_lines(options.source), read_lines(options.reference))
     if len(test.sources) != len(test.references):
-        sys.exit(f"{options.source} has {len(test.sources):,} lines, {options.reference} {len(test.references):,}")
+        sys.exit(
+            f"{options.source} has {len(test.sources):,} lines but {options.reference} has {len(test.references):,}"
+        )
     result = score_run(options.run, test, languages=tuple(options.languages), device=options.device)
     write_json(options.run / RESULT, {"name": options.name, "seed": options.seed, **result})
 

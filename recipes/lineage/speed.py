@@ -1,9 +1,9 @@
-"""Training speed of every entry on an idle machine: one after the other, some steps each, in one process.
+"""Measures the training speed of every entry on an idle machine: one after the other, some steps each.
 
     python -m recipes.lineage.speed CORPUS OUT --to recipes/lineage/results/speed.json
 
-OUT must not exist. Target tokens per second are those of training steps without the first ones. (The runs of the table
-share a GPU with a varying number of others, so their times do not show this.)
+OUT must not exist. Target tokens per second are measured after the first training steps. (The runs of the table share a
+GPU with a varying number of others, so their times do not show this speed.)
 """
 
 import sys
@@ -39,7 +39,7 @@ def measured(entry: Entry, plan: Plan) -> float:
 
 
 def tokens_per_second(lines: list[dict[str, Any]]) -> float:
-    """The mean over several lines of timing.jsonl."""
+    """The mean speed over several lines of timing.jsonl."""
     tokens = sum(line["tokens_per_second"] * line["seconds"] for line in lines)
     return float(tokens / sum(line["seconds"] for line in lines))
 
@@ -62,7 +62,7 @@ def _main() -> int:
     parser.add_argument("--to", type=Path, required=True, metavar="FILE")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     parser.add_argument(
-        "--factor", type=float, default=1.0, help="multiplies the scale of every entry, for a quick try"
+        "--factor", type=float, default=1.0, help="multiply the scale of every entry by this factor, for a quick try"
     )
     options = parser.parse_args()
     out = options.out.absolute()

@@ -1,12 +1,12 @@
-"""The systems before the networks, on the same corpus: trained and translated with the commands of Calque.
+"""Trains and scores the statistical systems that preceded neural networks, on the same corpus.
 
     python -m recipes.lineage.statistical run CORPUS OUT
     python -m recipes.lineage.statistical report OUT --keep recipes/lineage/results/statistical.json \\
         --write recipes/lineage/README.md
 
 CORPUS is a folder with `train`, `val` and `test_2016_flickr`, each as `.en.gz` and `.de.gz` (Multi30k). Each run is
-OUT/NAME, its translations OUT/NAME.de; it is finished when there is an OUT/NAME.json. Seconds are those of one
-processor core.
+OUT/NAME, and its translations are OUT/NAME.de; it is finished when there is an OUT/NAME.json. Times are CPU-seconds of
+one core.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from recipes.runner.scoring import scores
 
 
 class Entry(NamedTuple):
-    """A system with settings, and how the table names it."""
+    """A system with settings, and its name in the table."""
 
     system: str
     title: str
@@ -76,15 +76,15 @@ def result(name: str, out: Path, reference: Path, *, trained: float, translated:
 
 
 def stored_values(run: Path) -> int:
-    """The number of values in the tables of a statistical model, as its log says."""
+    """The number of values in the tables of a statistical model, read from its log."""
     found = re.search(r"model: ([\d,]+) values", (run / "log.txt").read_text(encoding="utf-8"))
     if not found:
-        raise ValueError(f"{run / 'log.txt'} does not say how many values the model has")
+        raise ValueError(f"{run / 'log.txt'} does not say how many values the model has; train it again")
     return int(found[1].replace(",", ""))
 
 
 def seconds_of(*arguments: str) -> float:
-    """The processor seconds that a command of Calque takes."""
+    """Runs a command of Calque and returns the CPU-seconds that it took."""
     process = subprocess.Popen([sys.executable, "-m", "calque", *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"})
     _, status, usage = os.wait4(process.pid, 0)
     if status:
@@ -98,7 +98,7 @@ def collect(out: Path) -> list[dict[str, Any]]:
 
 
 def page(results: list[dict[str, Any]]) -> str:
-    """A row for each entry."""
+    """The table, one row per entry."""
     header = ["entry", "", "BLEU lowercased", "cased", "chrF", "train, s", "sentences/s", "MB"]
     rows = [
         [

@@ -1,4 +1,4 @@
-"""The whole line, from a dictionary to the Transformer, in one table and one figure.
+"""Compares the whole line of systems, from a dictionary to the Transformer, in one table and one figure.
 
     python -m recipes.lineage.whole_line run CORPUS OUT
     python -m recipes.lineage.whole_line report OUT --keep recipes/lineage/results/whole_line.json \\
@@ -45,7 +45,7 @@ SYSTEMS = {
     "gehring2017": ("2017", "convolutions with attention"),
     "vaswani2017-base": ("2017", "self-attention (Transformer)"),
 }
-"""The year of each system, and what it is."""
+"""The year and the description of each system."""
 STATISTICAL = ("dictionary", "brown1993", "koehn2003")
 RESULTS = Path(__file__).resolve().parent / "results"
 FIGURE = "whole-line.png"
@@ -83,7 +83,7 @@ def trained_pieces(corpus: Corpus, out: Path) -> int:
 
 
 def collect_line(out: Path) -> dict[str, Any]:
-    """The results of the statistical systems, and the pieces that networks read in training."""
+    """The results of the statistical systems, and the number of pieces that networks read in training."""
     systems = [read_json(path) for name in STATISTICAL if (path := out / f"{name}.json").exists()]
     return {"pieces": read_json(out / "pieces.json"), "systems": systems} if systems else {}
 
@@ -96,7 +96,7 @@ def line_results(kept: dict[str, Any]) -> Results:
 
 
 def page(kept: dict[str, Any]) -> str:
-    """A row for each system, with means over seeds."""
+    """The table, one row per system, with means over seeds."""
     speeds = read_json(RESULTS / "speed.json")
     header = ["year", "system", "", "BLEU lowercased (range)", "chrF", *BUCKET_NAMES, f"lost on {LONG}, %"]
     rows = []

@@ -52,7 +52,7 @@ def collect(out: Path, references: Sequence[str], rows: Mapping[str, Row]) -> di
 
 
 def greedy_bleu(out: Path, variant: str) -> list[float]:
-    """The last validation of every seed's training: cased BLEU without a beam, so without a length penalty."""
+    """Cased BLEU at the last validation of every seed's training, decoded greedily and so without a length penalty."""
     return [float([line for line in lines if line["kind"] == "valid"][-1]["bleu"]) for lines in journals(out, variant)]
 
 
@@ -63,13 +63,13 @@ def first_and_last_objective(out: Path, variant: str) -> list[tuple[float, float
 
 
 def length_ratio(tested: Sequence[Tested], references: Sequence[str]) -> float:
-    """Words of all translations divided by words of their references."""
+    """The number of words in all translations, divided by that in their references."""
     words = sum(len(line.split()) for test in tested for line in test.translations)
     return words / (len(tested) * sum(len(line.split()) for line in references))
 
 
 def page(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """The table, the selection on val, and how it was measured."""
+    """The page: the table, the selection on val, and how everything was measured."""
     parts = [
         _scores_table(results),
         "`val BLEU` is lowercased, with beam and length penalty as on the test set; greedy search has neither. "
@@ -148,7 +148,7 @@ def _objectives(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def draw(path: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
-    """A point per seed and a bar at the mean, one line per row."""
+    """Draws the figure: one line per row, with a point per seed and a bar at the mean."""
     figure = Figure(figsize=(8.5, 1.2 + 0.45 * len(results)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -170,11 +170,11 @@ def draw(path: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
 def _main() -> None:
     parser = report_parser(__doc__)
     parser.add_argument(
-        "corpus", type=Path, nargs="?", help="the folder of the references; needed for a folder of runs"
+        "corpus", type=Path, nargs="?", help="the folder of the references; required if PATH is a folder of runs"
     )
     options = parser.parse_args()
     if options.path.is_dir() and not options.corpus:
-        parser.error("a folder of runs needs the corpus too")
+        parser.error("to collect from a folder of runs, name the corpus too: OUT CORPUS")
 
     def collect_folder(out: Path) -> Any:
         return collect(out, read_lines(options.corpus / f"{TEST}.de.gz"), read_lists(LISTS).rows)

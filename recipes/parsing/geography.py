@@ -1,4 +1,4 @@
-"""Questions about the geography of the United States to SQL, scored by executing it (text2sql-data, question split).
+"""Turns questions about US geography into SQL, scored by executing it (text2sql-data, question split).
 
 CORPORA/geography has geography.json.gz and geography.sqlite.gz.
 """
@@ -23,7 +23,7 @@ _QUOTED = re.compile(r'"\s*([^"]*?)\s*"')
 
 
 class Question(NamedTuple):
-    """A question with its variables substituted, and the queries that answer it; the first is the one to learn."""
+    """A question with its variables substituted, and the queries that answer it; models learn the first one."""
 
     part: str  # train, valid or test
     text: str
@@ -110,28 +110,28 @@ def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
 
 
 def normalise(query: str) -> str:
-    """The query without differences in white space, before a final semicolon or after it."""
+    """The query with normalised white space and without a final semicolon."""
     return " ".join(joined(query).rstrip("; ").split())
 
 
 def restore(_group: Path, outputs: Sequence[str]) -> list[str]:
-    """Outputs as SQL."""
+    """Converts outputs to SQL."""
     return [joined(output) for output in outputs]
 
 
 def nearest(group: Path) -> list[str]:
-    """The query of the most similar training question, as it is."""
+    """The unchanged query of the most similar training question."""
     train = read_part(group, "train")
     index = TfIdf([question for question, _ in train])
     return [joined(train[index.nearest(question)][1]) for question, _ in read_part(group, "test")]
 
 
 def nearest_template(group: Path) -> list[str]:
-    """The query of the most similar training question, with names that training has seen exchanged.
+    """The query of the most similar training question, with the names of the test question.
 
-    Names such as "texas" become their type (state_name0) in training questions and, where training has seen them, in
-    the test question. Of the questions with the same types of names, the most similar gives its query, and the test
-    question the names.
+    Names such as "texas" are replaced by their type (state_name0) in training questions and, if they occur in training,
+    in the test question. Among the training questions with the same types of names, the most similar one provides the
+    query; the test question provides the names.
     """
     train, values = read_part(group, "train"), read_json(group / VALUES)
     types = {value: name.rstrip("0123456789") for variables in values for name, value in variables.items()}
@@ -150,7 +150,7 @@ def nearest_template(group: Path) -> list[str]:
 
 
 def anonymised(text: str, types: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The text with known names replaced by variables, and the variables; longer names first.
+    """Replaces known names in a text by variables, longer names first; returns the text and the variables' values.
 
     >>> anonymised("rivers in new york", {"new york": "state_name", "york": "city_name"})
     ('rivers in state_name0', {'state_name0': 'new york'})

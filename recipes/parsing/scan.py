@@ -1,4 +1,4 @@
-"""SCAN: navigation commands to actions, on three splits: simple, length (longer outputs) and add-jump (a new verb).
+"""SCAN: from navigation commands to actions, on three splits: simple, length (longer outputs), add-jump (a new verb).
 
 CORPORA/scan has tasks_train_SPLIT.txt.gz and tasks_test_SPLIT.txt.gz with lines `IN: jump twice OUT: I_JUMP I_JUMP`.
 """
@@ -32,9 +32,9 @@ def parse(line: str) -> Pair:
 
 
 def hold_out(pairs: Sequence[Pair], *, share: float, seed: int = 1) -> tuple[list[Pair], list[Pair]]:
-    """The pairs that stay and those that are held out, chosen at random among the pairs that occur once.
+    """Splits pairs into those that stay and those held out, which are chosen at random among pairs that occur once.
 
-    add-jump repeats `jump` alone in a tenth of its lines: the only place where the verb is learnt, so it stays.
+    The split add-jump repeats the command `jump` in a tenth of its lines. As the verb is learnt only there, it stays.
     """
     once = [pair for pair, count in Counter(pairs).items() if count == 1]
     chosen = set(random.Random(seed).sample(once, round(share * len(once))))
@@ -42,7 +42,7 @@ def hold_out(pairs: Sequence[Pair], *, share: float, seed: int = 1) -> tuple[lis
 
 
 def prepare(corpora: Path, data: Path) -> dict[str, dict[str, int]]:
-    """Writes the pairs of every split; returns their numbers."""
+    """Writes the pairs of every split; returns the number of pairs."""
     counts = {}
     for name, file in SPLITS.items():
         train, test = (
@@ -57,7 +57,7 @@ def prepare(corpora: Path, data: Path) -> dict[str, dict[str, int]]:
 
 
 def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
-    """The percentage of commands whose actions are all right."""
+    """The percentage of commands whose actions are all correct."""
     return {"exact": exact_match(outputs, [target for _, target in read_part(group, "test")]).value}
 
 

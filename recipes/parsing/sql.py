@@ -1,7 +1,7 @@
-"""Executes SQL that a model wrote: read-only, within limits of time, memory and rows, on a database in a file.
+"""Executes SQL that a model wrote on a database in a file: read-only, within limits of time, memory and rows.
 
-An output of a model is hostile input: it may try to write, attach other files, or run for ever. Nothing but reading is
-authorised; SQLite itself refuses the rest while it prepares the statement.
+An output of a model is treated as hostile input: it may try to write, to attach other files, or to run for ever. Only
+reading is authorised; SQLite itself refuses everything else while it prepares the statement.
 """
 
 import sqlite3
@@ -24,7 +24,7 @@ Values = tuple[Any, ...]
 
 
 class Denotation(NamedTuple):
-    """What a query returned: rows, or why there are none."""
+    """The result of a query: its rows, or the reason why there are none."""
 
     rows: tuple[Values, ...] = ()
     error: str = ""
@@ -35,7 +35,7 @@ class Denotation(NamedTuple):
         return not self.error and all(value is None for row in self.rows for value in row)
 
     def equals(self, other: "Denotation") -> bool:
-        """Whether both have the same rows, in any order; a query that failed equals none."""
+        """Whether both have the same rows, in any order; the result of a failed query equals no other."""
         return not self.error and not other.error and Counter(self.rows) == Counter(other.rows)
 
 
@@ -67,7 +67,7 @@ class Database:
         self._connection.close()
 
     def execute(self, query: str) -> Denotation:
-        """The rows of one query; an error if it fails, takes too long or returns too much."""
+        """The rows of one query, or its error if it fails, takes too long or returns too much."""
         self._deadline = time.monotonic() + self.seconds
         try:
             return _limited(self._connection.execute(query))
@@ -79,7 +79,7 @@ class Database:
 
 
 def _limited(found: Iterable[Values]) -> Denotation:
-    """The rows, read one by one; an error as soon as they are too many or too large."""
+    """The rows, read one by one, or an error as soon as they are too many or too large."""
     rows: list[Values] = []
     size = 0
     for row in found:

@@ -1,7 +1,7 @@
-"""Grapheme to phoneme on CMUdict: phoneme and word error rates, with all pronunciations of a word as references.
+"""Grapheme-to-phoneme conversion on CMUdict: error rates against all pronunciations of a word.
 
-CORPORA/cmudict has train, valid and test as .tsv.gz: a word, a tab, its phonemes; a word with several pronunciations
-has several lines.
+CORPORA/cmudict has train, valid and test as .tsv.gz. Each line has a word, a tab and its phonemes; a word with several
+pronunciations has several lines.
 """
 
 from collections import Counter, defaultdict
@@ -61,9 +61,9 @@ def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
 
 
 def most_frequent_phonemes(pairs: Iterable[Pair]) -> dict[str, str]:
-    """The phoneme (or none, "") of each letter that is most frequent where both sides have as many symbols.
+    """Maps each letter to its most frequent phoneme, counted in words with as many phonemes as letters.
 
-    Such words are aligned letter by letter; a letter that never occurs in one is silent.
+    Such words are aligned letter by letter. A letter that occurs in none of them is left out, as if it were silent.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for word, phonemes in pairs:
@@ -75,15 +75,15 @@ def most_frequent_phonemes(pairs: Iterable[Pair]) -> dict[str, str]:
 
 
 def letter_by_letter(group: Path) -> list[str]:
-    """Every letter pronounced as it most often is, whatever its neighbours."""
+    """Pronounces every letter with its most frequent phoneme, whatever its neighbours."""
     phonemes = most_frequent_phonemes(read_part(group, "train"))
     return [" ".join(phonemes.get(letter, "") for letter in word).strip() for word, _ in read_part(group, "test")]
 
 
 def longest_ending(group: Path) -> list[str]:
-    """The pronunciation of the training word with the longest common ending, of the closest length.
+    """The pronunciation of the training word that shares the longest ending with the test word.
 
-    Of two such lengths the shorter counts, and of several words the first of the alphabet.
+    Ties go to the word of the closest length, then to the shorter word, then to the first in alphabetical order.
     """
     endings: dict[str, dict[int, str]] = defaultdict(dict)  # pronunciations by ending and length of the word
     for word, phonemes in sorted(

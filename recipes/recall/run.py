@@ -1,10 +1,10 @@
-"""Associative recall: pairs of keys and values are read, then a key, whose value is asked for.
+"""Associative recall: a model reads pairs of keys and values, then one of the keys, and must return its value.
 
     python -m recipes.recall.run [--steps 300] [--seeds 1 2 3] [--keep recipes/recall/results.json]
         [--write recipes/recall/README.md]
 
-Trains key-value memories of several address widths and GRUs of several widths on 1 to 32 pairs, and tests each on new
-pairs, of which there are up to 64. Takes a few minutes on a CPU.
+Trains key-value memories of several address widths and GRUs of several widths on 1 to 32 pairs, and tests each on up to
+64 new pairs. Takes a few minutes on a CPU.
 """
 
 import sys
@@ -46,7 +46,7 @@ class MemoryRecall(nn.Module):
 
 
 class RecurrentRecall(nn.Module):
-    """Reads the pairs one after the other with a GRU, whose state is all that it keeps, and then the key."""
+    """Reads the pairs one after the other, then the key, with a GRU, whose state is its only memory."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class RecurrentRecall(nn.Module):
 
 
 def draw(rows: int, pairs: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Different keys [B,S] with values [B,S], one of the keys [B], and its value [B]."""
+    """Random distinct keys [B,S] with values [B,S], one of the keys [B], and its value [B]."""
     keys = torch.rand(rows, KEYS, generator=generator).argsort(dim=1)[:, :pairs]
     values = torch.randint(VALUES, (rows, pairs), generator=generator)
     asked = torch.randint(pairs, (rows, 1), generator=generator)
@@ -119,8 +119,8 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     options = parser.parse_args()
     results = measure(steps=options.steps, seeds=options.seeds)
     print(page(results))

@@ -1,10 +1,11 @@
-"""Generated histories: items in groups, of which a user leaves one for another after a long time or a purchase.
+"""Generates histories: items form groups, and a user moves on to the next group after a long gap or a purchase.
 
     python -m recipes.recommendation.generate FILE [--users 2000] [--seed 0]
 
 A user stays with a group of items: the next item is the one after the last in its group, with little noise. A gap of
 days between two items, or an item that is bought, means that the next item is the first of the next group. So the order
-of items tells most, and times and behaviour types the rest. FILE is plain text if its name does not end in .jsonl.
+of items predicts most of the next items, and times and behaviour types the rest. FILE is plain text unless its name
+ends in .jsonl.
 """
 
 import json
@@ -38,7 +39,7 @@ def history(generator: random.Random, *, longest: int = 14, noise: float = 0.05)
 
 
 def write_sequences(path: Path, *, users: int, seed: int = 0) -> Path:
-    """A plain file: a user per line."""
+    """Writes a plain text file with one user per line."""
     generator = random.Random(seed)
     lines = [f"u{user} {' '.join(history(generator)['items'])}\n" for user in range(users)]
     path.write_text("".join(lines), encoding="utf-8")
@@ -46,7 +47,7 @@ def write_sequences(path: Path, *, users: int, seed: int = 0) -> Path:
 
 
 def write_records(path: Path, *, users: int, seed: int = 0) -> Path:
-    """The same users as JSON records, with times and behaviour types."""
+    """Writes the same users as JSON records, with times and behaviour types."""
     generator = random.Random(seed)
     lines = [json.dumps({"user": f"u{user}", **history(generator)}) + "\n" for user in range(users)]
     path.write_text("".join(lines), encoding="utf-8")

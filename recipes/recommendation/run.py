@@ -5,8 +5,8 @@
         [KEY=VALUE ...]
 
 CORPUS is the file of Amazon Beauty, one user per line. The histories with times and behaviour types are generated.
-Existing results are not computed again, and an interrupted training is resumed. KEY=VALUE are settings of all trainings
-but those of popularity, which is counted.
+Existing results are not computed again, and an interrupted training is resumed. KEY=VALUE are settings for all
+trainings except that of `popularity`, which only counts items.
 """
 
 import json
@@ -148,8 +148,8 @@ def _parser() -> Any:
     parser.add_argument("--jobs", type=int, default=3, help="parallel processes (default: 3)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"))
     parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     return parser
 
 

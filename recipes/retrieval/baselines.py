@@ -1,4 +1,4 @@
-"""Retrieval of translations without a network: by shared character n-grams, and by a lexicon of IBM Model 1.
+"""Retrieves translations without a network: by shared character n-grams, and by a lexicon of IBM Model 1.
 
 Letters: N sentences of each side, S source words, T target words.
 """
@@ -29,7 +29,7 @@ def words(text: str) -> list[str]:
 def ngram_vectors(texts: Sequence[Sequence[str]], *, known: Iterable[str]) -> list[Array]:
     """tf-idf vectors of character n-grams for each list of texts, over the n-grams of all of them.
 
-    Document frequencies are those of the texts `known`. Languages share the n-grams of names, numbers and cognates.
+    Document frequencies are counted in the `known` texts. Languages share the n-grams of names, numbers and cognates.
     """
     frequencies = Counter(ngram for text in known for ngram in set(_ngrams(text)))
     total = max(1, sum(1 for _ in known))

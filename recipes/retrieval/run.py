@@ -4,7 +4,7 @@
         [--minutes 25] [--keep recipes/retrieval/results.json] [--write recipes/retrieval/README.md] [KEY=VALUE ...]
 
 CORPUS is a folder with train, val and test_2016_flickr, as .en.gz and .de.gz. Existing results are not computed again,
-and an interrupted training is resumed. KEY=VALUE are settings of all trainings.
+and an interrupted training is resumed. KEY=VALUE are settings for all trainings.
 """
 
 import argparse
@@ -28,7 +28,7 @@ METRICS = {"top1": "top-1", "top5": "top-5", "mrr": "MRR"}
 
 
 class Entry(NamedTuple):
-    """A row of the table: a config of this folder, or a baseline that no network is needed for."""
+    """A row of the table: a config in this folder, or a baseline without a network."""
 
     name: str
     description: str
@@ -174,8 +174,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6)")
     parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     return parser
 
 

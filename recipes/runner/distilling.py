@@ -1,4 +1,4 @@
-"""From a teacher's n-best lists to a corpus for a student, in steps that `recipes.run` and distillation/run call.
+"""Turns a teacher's n-best lists into a corpus for a student, in steps that `recipes.run` and distillation/run call.
 
     python -m recipes.runner.distilling split FOLDER --source train.en.gz --target train.de.gz --parts 4 --part 0
     python -m recipes.runner.distilling select FOLDER … --part 0 --by bleu
@@ -23,7 +23,7 @@ Criterion = Literal["bleu", "score"]
 
 
 def part_of(count: int, *, parts: int, number: int) -> slice:
-    """The lines of one part; parts are consecutive and of almost equal size.
+    """The range of lines in one part; parts are consecutive and of almost equal size.
 
     >>> [part_of(10, parts=3, number=number) for number in range(3)]
     [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
@@ -32,8 +32,10 @@ def part_of(count: int, *, parts: int, number: int) -> slice:
 
 
 def read_nbest(lines: Iterable[str]) -> dict[int, list[str]]:
-    """The translations of each source line, best first, by its number from 1; the file has `number, score, text` in
-    TSV."""
+    """Maps the number of each source line, from 1, to its translations, best first.
+
+    Lines have three tab-separated fields: number, score and text.
+    """
     translations: dict[int, list[str]] = defaultdict(list)
     for line in lines:
         number, _, text = line.split("\t", maxsplit=2)

@@ -1,4 +1,4 @@
-"""Lines of text, JSON and JSON lines: read as they are, written completely or not at all."""
+"""Reads and writes text, JSON and JSON lines; a file is written completely or not at all."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a value as JSON, indented; a list of numbers or strings is one line."""
+    """Writes a value as indented JSON; a list of numbers or strings stays on one line."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     joined = re.sub(r"\[\n[^\[\]{}]*\]", lambda part: re.sub(r"\n *", " ", part[0]), text)
     _replace(path, joined + "\n")
@@ -41,7 +41,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def append_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Adds rows to a file of JSON lines; a truncated last line is dropped."""
+    """Appends rows to a file of JSON lines; a truncated last line is dropped."""
     _replace(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*read_jsonl(path), *rows]))
 
 

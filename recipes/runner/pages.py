@@ -41,7 +41,7 @@ def list_signatures(signatures: Mapping[str, str]) -> str:
 
 
 def fill(text: str, results: str, *, name: str = "results") -> str:
-    """A page with the text between its marks replaced.
+    """Replaces the text between the marks of a page.
 
     >>> fill("a <!-- results -->old<!-- /results --> b", "new")
     'a <!-- results -->\\n\\nnew\\n\\n<!-- /results --> b'
@@ -63,12 +63,12 @@ def report_parser(description: str | None) -> argparse.ArgumentParser:
     """A parser with the arguments of every report: the results, a file to save them to, and a page to write."""
     parser = parser_of(description)
     parser.add_argument("path", type=Path, help="a folder of runs, or a file saved by --keep")
-    parser.add_argument("--keep", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results as JSON")
     parser.add_argument(
         "--write",
         type=Path,
         metavar="FILE",
-        help="a Markdown page with marks for the results; a figure is written next to it",
+        help="write the results between the marks of this Markdown page, and a figure next to it",
     )
     return parser
 
@@ -80,12 +80,12 @@ def publish(
     page: Callable[[Any], str],
     name: str = "results",
 ) -> Any:
-    """Prints the page of a folder of runs or of saved results, saves both if requested, and returns the results."""
+    """Prints the page for a folder of runs or for saved results; returns the results, and saves both if requested."""
     if not options.path.exists():
         sys.exit(f"{options.path}: no such file or folder")
     results = collect(options.path) if options.path.is_dir() else json.loads(options.path.read_bytes())
     if not results:
-        sys.exit(f"{options.path}: no test results yet")
+        sys.exit(f"{options.path}: no test results yet; run the recipe first")
     text = page(results)
     print(text)
     if options.keep:

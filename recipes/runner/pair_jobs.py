@@ -3,9 +3,9 @@
     python -m recipes.runner.pair_jobs RECIPE [RECIPE ...] CORPORA OUT [--device cuda] [--seeds 1 2 3] [--jobs 6]
         [--seconds 540] [--rows ROW ...] [--write README.md] [KEY=VALUE ...]
 
-RECIPE is a module with a RECIPE, such as recipes.summaries.recipe; CORPORA the folder that holds its corpus folders.
+RECIPE is a module that defines a recipe, such as recipes.summaries.recipe. CORPORA is the folder of all corpora.
 Everything is written to OUT/NAME. Existing results are kept and interrupted runs are resumed: run the same command
-again. KEY=VALUE are settings of all trainings. Exit codes: 0 all done, 1 a run failed, 2 a mistake, 75 stopped.
+again. KEY=VALUE are settings for all trainings. Exit codes: 0 all done, 1 a run failed, 2 a mistake, 75 stopped.
 """
 
 import argparse
@@ -34,13 +34,13 @@ PREPARED = "prepared.json"  # in a data folder, once it is complete; holds the c
 
 
 def find_recipe(module: str) -> Recipe:
-    """The recipe of a module."""
+    """The recipe that a module defines."""
     recipe: Recipe = importlib.import_module(module).RECIPE
     return recipe
 
 
 def prepare(recipe: Recipe, corpora: Path, out: Path) -> None:
-    """Writes the data of a recipe, once, and scores its baselines."""
+    """Writes the data of a recipe unless it exists, and scores its baselines."""
     data = out / "data"
     if not (data / PREPARED).is_file():
         write_json(data / PREPARED, recipe.prepare(corpora, data))
@@ -54,7 +54,7 @@ def prepare(recipe: Recipe, corpora: Path, out: Path) -> None:
 
 
 def jobs_of(recipe: Recipe, out: Path, options: Options) -> list[Job]:
-    """The jobs of a recipe: one per system and seed that trains it, one per row and seed that scores it."""
+    """The jobs of a recipe: a training job per system and seed, and a scoring job per row and seed."""
     rows = [row for row in recipe.rows if options.rows is None or row.name in options.rows]
     wanted = {name for row in rows for name in (row.system, row.channel) if name is not None}
     if recipe.jobs is not None:
@@ -145,12 +145,16 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("corpora", type=Path, metavar="CORPORA")
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3")
-    parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6); 0: only baselines")
+    parser.add_argument(
+        "--jobs", type=int, default=6, help="parallel processes (default: 6); with 0, only baselines are scored"
+    )
     parser.add_argument("--seconds", type=float, help="save and stop after this time")
     parser.add_argument("--device", choices=get_args(DeviceName), default="auto")
-    parser.add_argument("--rows", nargs="+", help="default: all rows")
-    parser.add_argument("--resume", action="store_true", help="existing runs are always resumed; accepted for clarity")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks for each recipe's table")
+    parser.add_argument("--rows", nargs="+", help="rows to train and score (default: all)")
+    parser.add_argument("--resume", action="store_true", help="has no effect, as existing runs are always resumed")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write each recipe's table between its marks in this page"
+    )
     others, settings = split_assignments(arguments)
     options = parser.parse_intermixed_args(others)
     options.settings = settings

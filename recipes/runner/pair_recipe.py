@@ -1,8 +1,9 @@
 """A recipe on pairs of texts: what is prepared, trained, decoded and scored, and the table of its results.
 
 A recipe is a value: functions that prepare a corpus and score outputs, the systems to train, the rows of the table.
-`recipes.runner.pair_jobs` trains and scores it. Everything of a recipe is in one folder: data/GROUP has train, valid
-and test, each as .source and .target, runs/SYSTEM-SEED the runs, results/ROW-SEED.json the scores, with outputs beside.
+`recipes.runner.pair_jobs` trains and scores it. A recipe writes everything to one folder: data/GROUP holds train, valid
+and test, each as .source and .target; runs/SYSTEM-SEED are the runs; results/ROW-SEED.json holds the scores, with the
+outputs next to it.
 """
 
 import random
@@ -45,7 +46,7 @@ class Row(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """A row that needs no network: outputs for the test sources of a group, from its folder."""
+    """A row that needs no network: a function computes the test outputs of a group, given its folder."""
 
     name: str
     label: str
@@ -95,7 +96,7 @@ class Recipe:
 
 
 class Options(NamedTuple):
-    """What all jobs of a recipe share."""
+    """The options that all jobs of a recipe share."""
 
     seeds: tuple[int, ...]
     device: str
@@ -107,7 +108,7 @@ JobsOf = Callable[[Recipe, Path, Options, set[str]], list[Job]]  # (recipe, its 
 
 
 def write_pairs(folder: Path, parts: Mapping[str, Iterable[Pair]]) -> None:
-    """Writes the parts of a group, the sources and the targets of each in a file of their own."""
+    """Writes the parts of a group; each part has a file of sources and a file of targets."""
     for part, pairs in parts.items():
         listed = list(pairs)
         for side, texts in (("source", [source for source, _ in listed]), ("target", [target for _, target in listed])):
@@ -168,7 +169,7 @@ def samples(recipe: Recipe, out: Path, *, rows: Sequence[str]) -> str:
 
 
 def shorten(text: str, *, limit: int = 240) -> str:
-    """The text in code marks, cut at `limit` characters."""
+    """The text as Markdown code, cut at `limit` characters."""
     return f"`{(text if len(text) <= limit else text[:limit] + ' …').replace('`', chr(39))}`"
 
 

@@ -1,4 +1,4 @@
-"""From lists of variants to jobs: what is trained, scored, selected, distilled, tuned and tested, in which order."""
+"""Turns lists of variants into jobs: what is trained, scored, selected, distilled, tuned and tested, in which order."""
 
 import json
 import sys
@@ -43,34 +43,34 @@ class Plan(NamedTuple):
     assignments: tuple[str, ...] = ()  # settings for all runs
 
     def files(self, part: str) -> tuple[Path, Path]:
-        """Source and target of a part of the corpus."""
+        """The source and target files of a part of the corpus."""
         source, target = (self.corpus / f"{part}.{language}.gz" for language in LANGUAGES)
         return source, target
 
     def distilled(self, name: str) -> tuple[Path, Path]:
-        """Source and target of a distilled corpus."""
+        """The source and target files of a distilled corpus."""
         source, target = (self.out / "distilled" / name / f"train.{language}" for language in LANGUAGES)
         return source, target
 
     def run(self, variant: str, seed: int) -> Path:
-        """The run folder of a variant."""
+        """The folder of the run of a variant with a seed."""
         return self.out / f"{variant}-{seed}"
 
     def tuned(self, row: str, seed: int) -> Path:
-        """The validation scores of a row with all its search settings."""
+        """The file of a row's validation scores with all its search settings."""
         return self.out / TUNED / f"{row}-{seed}.json"
 
     def tested(self, row: str, seed: int) -> Path:
-        """The test scores of a row."""
+        """The file of a row's test scores."""
         return self.out / TESTED / f"{row}-{seed}.json"
 
     def winner(self, row: str, seed: int) -> Path:
-        """The run of the variant that was selected for a row."""
+        """The folder of the run of the variant that was selected for a row."""
         return self.out / f"{winner(self.lists.rows[row], out=self.out, seed=self.seeds[0])}-{seed}"
 
 
 def jobs_of(plan: Plan) -> list[Job]:
-    """All jobs of the rows; the winner's other seeds wait for the selection."""
+    """All jobs of the rows; the selected variants' other seeds are trained after the selection."""
     variants = needed_variants(plan.lists)
     corpora = dict.fromkeys(corpus for name in variants if (corpus := plan.lists.variants[name].corpus))
     jobs = [
@@ -84,7 +84,7 @@ def jobs_of(plan: Plan) -> list[Job]:
 
 
 def needed_variants(lists: Lists) -> dict[str, bool]:
-    """The variants that the rows need, and whether all their seeds are needed whatever is selected."""
+    """Maps each variant that the rows need to whether all its seeds are needed, whatever is selected."""
     needed: dict[str, bool] = {}
 
     def add(name: str, *, all_seeds: bool) -> None:
@@ -181,7 +181,7 @@ def train_arguments(name: str, seed: int, plan: Plan) -> list[str]:
 
 
 def assignments_of(variant: Variant, seed: int, plan: Plan) -> list[str]:
-    """A variant's settings, those for all runs, and those that name other runs."""
+    """The settings of a run as KEY=VALUE: the variant's, those for all runs, and those that name other runs."""
     assignments = [*variant.settings, *plan.assignments]
     if variant.corpus:
         corpora = ", ".join(
@@ -196,7 +196,7 @@ def assignments_of(variant: Variant, seed: int, plan: Plan) -> list[str]:
 
 
 def experiment_of(variant: Variant, plan: Plan, *, origin: str = "variant") -> Experiment:
-    """The experiment of a variant; a ConfigError if its settings do not fit together."""
+    """The experiment of a variant; raises a ConfigError if its settings do not fit together."""
     parts = {"train": plan.files("train"), "valid": plan.files("val")}
     corpora = {
         role: [{"kind": "files", "source": str(source), "target": str(target)}]
@@ -213,7 +213,7 @@ def experiment_of(variant: Variant, plan: Plan, *, origin: str = "variant") -> E
 
 
 def store_of(variant: Variant, plan: Plan) -> Path:
-    """The prepared corpus that all runs with the same text section share."""
+    """The folder of the prepared corpus that all runs with the same text section share."""
     experiment = experiment_of(variant, plan)
     return plan.out / "stores" / digest(json.loads(json.dumps(to_values(experiment.text), default=str)))
 
@@ -268,7 +268,7 @@ def _tune(name: str, seed: int, plan: Plan) -> list[str]:
 
 
 def _test(name: str, seed: int, plan: Plan) -> list[str]:
-    """The command that scores the test set with the search setting that is best on val, in the mean over seeds."""
+    """The command that scores the test set with the search setting that is best on val, averaged over seeds."""
     row = plan.lists.rows[name]
     settings = search_settings(row)
     if len(settings) > 1:

@@ -1,7 +1,7 @@
 """The scores of a folder of runs, which a recipe saves as results.json.
 
-OUT/VARIANT-SEED/result.json are validation scores, OUT/tuned/ROW-SEED.json those of every search setting that a row
-tries, and OUT/tested/ROW-SEED.json those on the test set, with translations next to them.
+OUT/VARIANT-SEED/result.json holds validation scores, OUT/tuned/ROW-SEED.json those with every search setting that a row
+tries, and OUT/tested/ROW-SEED.json those on the test set, with translations next to it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def read_tested(out: Path, row: str) -> list[Tested]:
 
 
 def values_of_runs(out: Path, variant: str, *keys: str) -> list[float]:
-    """A number from the result.json of every seed of a variant; `keys` lead to it."""
+    """A number from the result.json of every seed of a variant; `keys` are the path to the number."""
     values = []
     for path in sorted(out.glob(f"{variant}-[0-9]*/{RESULT}")):
         value = read_json(path)
@@ -62,7 +62,7 @@ def journals(out: Path, variant: str) -> list[list[dict[str, Any]]]:
 
 
 def summary(out: Path, name: str, row: Row, tested: Sequence[Tested]) -> dict[str, Any]:
-    """The numbers of a row that every table has; the keys are those of results.json."""
+    """The numbers of a row that every table contains, under their keys in results.json."""
     return {
         "told": row.label,
         "bleu": [test.bleu for test in tested],
@@ -75,7 +75,7 @@ def summary(out: Path, name: str, row: Row, tested: Sequence[Tested]) -> dict[st
 
 
 def validation_bleu(out: Path, name: str, row: Row, tested: Sequence[Tested]) -> list[float]:
-    """Lowercased validation BLEU of every tested seed with the search setting of the test, where it was measured."""
+    """The lowercased validation BLEU of every tested seed with the search setting of the test, if it was measured."""
     values = []
     for test in tested:
         path = out / TUNED / f"{name}-{test.seed}.json"
@@ -94,7 +94,7 @@ def read_tuned(out: Path, row: str) -> list[tuple[Any, ...]]:
 
 
 def bleu_by_penalty(out: Path, row: str) -> dict[str, float]:
-    """Mean lowercased validation BLEU over seeds by length penalty; empty if nothing was tuned."""
+    """Maps each length penalty to its lowercased validation BLEU, averaged over seeds; empty if nothing was tuned."""
     return {
         str(seeds[0]["setting"][1]): mean([scores["bleu_lowercased"] for scores in seeds])
         for seeds in read_tuned(out, row)

@@ -29,7 +29,7 @@ class TfIdf:
         self.size = len(texts)
 
     def similarities(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """The similarity of every text, up to the norm of the query."""
+        """The similarity of every indexed text to `text`, not divided by the norm of `text`."""
         scores = np.zeros(self.size)
         for word, count in Counter(text.lower().split()).items():
             if word in self.postings:
@@ -38,5 +38,5 @@ class TfIdf:
         return scores
 
     def nearest(self, text: str) -> int:
-        """The place of the most similar text, the first of several."""
+        """The index of the most similar text; ties go to the first."""
         return int(self.similarities(text).argmax())

@@ -35,7 +35,7 @@ def nothing() -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """Stages in sequence; finished when the last one is."""
+    """Stages that run in sequence; the job is finished when the last stage is."""
 
     label: str
     folder: Path  # the log is written beside it
@@ -88,7 +88,7 @@ class Scheduler:
         self.dropped: list[Job] = []  # not wanted after all
 
     def start_ready(self) -> None:
-        """Starts jobs whose needs are met while slots are free, in order; drops jobs that are not wanted."""
+        """Starts jobs whose dependencies are finished, in order, while slots are free; drops unwanted jobs."""
         count = -1
         while count < len(self.dropped):  # a dropped job may have been the last need of another one
             count = len(self.dropped)
@@ -171,7 +171,7 @@ def run_jobs(jobs: Sequence[Job], *, slots: int, seconds: float | None) -> int:
 
 
 def longest_chain_first(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs by decreasing cost of the most expensive chain that starts with them, which ends earliest."""
+    """Jobs by decreasing cost of the most expensive chain of jobs that starts with them, so that all end early."""
     dependents: dict[str, list[Job]] = {job.label: [] for job in jobs}
     for job in jobs:
         for need in job.needs:
@@ -187,7 +187,7 @@ def longest_chain_first(jobs: Sequence[Job]) -> list[Job]:
 
 
 def train_command(run: Path, arguments: Sequence[str]) -> list[str]:
-    """`calque train` with these arguments, or `--resume` if the run has started."""
+    """The command that starts a run with these arguments, or resumes it if it has already started."""
     calque = (sys.executable, "-m", "calque", "train")
     if (run / "config.toml").is_file():
         return [*calque, "--resume", str(run)]
@@ -206,7 +206,7 @@ def refuse_other_settings(path: Path, settings: dict[str, Any]) -> None:
 
 
 def claim_folder(out: Path, settings: dict[str, Any]) -> None:
-    """Notes the settings of a folder's runs in settings.json; raises a ValueError if it was started with others."""
+    """Records the settings of a folder's runs in settings.json; raises a ValueError if it was started with others."""
     refuse_other_settings(out / "settings.json", settings)
     write_json(out / "settings.json", settings)
 

@@ -59,7 +59,7 @@ def run_facts(run: Path, translator: Translator) -> dict[str, Any]:
 
 
 def count_parameters(translator: Translator) -> int:
-    """The number of trained parameters of its model."""
+    """The number of trainable parameters of a translator's model."""
     return sum(parameter.numel() for parameter in translator.model.parameters() if parameter.requires_grad)
 
 
@@ -78,7 +78,7 @@ def _main() -> None:
     options = parser.parse_args()
     sources, references = read_lines(options.source), read_lines(options.reference)
     if len(sources) != len(references):
-        sys.exit(f"{options.source} has {len(sources):,} lines, {options.reference} {len(references):,}")
+        sys.exit(f"{options.source} has {len(sources):,} lines but {options.reference} has {len(references):,}")
     single = load_translator(options.run, device=options.device)
     translator = single.with_ensemble([load_translator(run, device=options.device) for run in options.others])
     tried, translations = [], []

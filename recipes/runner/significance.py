@@ -1,4 +1,4 @@
-"""Whether one row of a table is better than another, by sacreBLEU's paired tests, per seed and on all seeds."""
+"""Tests whether one row of a table is better than another: sacreBLEU's paired tests, per seed and on all seeds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -17,7 +17,7 @@ LEVEL = 0.05
 def paired_test(
     baseline: Sequence[str], system: Sequence[str], references: Sequence[str], *, kind: TestKind
 ) -> dict[str, float]:
-    """The p-values of lowercased BLEU and of chrF: how likely such a difference is if there is none."""
+    """The p-values of the differences in lowercased BLEU and in chrF, under the hypothesis that there is none."""
     metrics = {"BLEU": BLEU(lowercase=True), "chrF": CHRF()}
     systems: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline)), ("system", list(system))]
     _, scores = PairedTest(systems, metrics, [list(references)], test_type=kind, n_samples=SAMPLES[kind])()
@@ -40,7 +40,7 @@ def compare_rows(row: Sequence[Tested], baseline: Sequence[Tested], references: 
 
 
 def verdict(comparison: Mapping[str, Any]) -> str:
-    """Better or worse if both tests on all seeds are significant and every seed has the same sign."""
+    """The words "better" or "worse" if both tests on all seeds are significant and all seeds agree in sign."""
     p_values = [comparison["together"][kind]["bleu"] for kind in SAMPLES]
     lowest, highest = min(comparison["differences"]), max(comparison["differences"])
     if max(p_values) >= LEVEL or lowest <= 0 <= highest:

@@ -35,9 +35,9 @@ class Variant(Config):
     warm_start: str | None = None
     """The variant whose run of the same seed provides the initial weights."""
     seeds: Literal["first", "all"] = "first"
-    """all: trains all seeds before the selection; for likely winners."""
+    """`all` trains all seeds before the selection, which saves time if this variant is likely to be selected."""
     cost: float = 1.0
-    """Duration, relative to training with plain cross-entropy."""
+    """The duration of training, relative to plain cross-entropy."""
 
 
 class DistilledCorpus(Config):
@@ -62,12 +62,12 @@ class Row(Config):
     label: str
     """The row's name in the table."""
     baselines: tuple[str, ...] = ()
-    """Rows that it is compared with."""
+    """The rows that this row is compared with."""
     ensemble: bool = False
-    """Whether its seeds translate as an ensemble."""
+    """Whether the runs of all seeds translate as an ensemble."""
     beams: tuple[int, ...] = (5,)
     length_penalties: tuple[float, ...] = ()
-    """Search settings tried on validation; without length penalties, the config's own."""
+    """Length penalties to try on validation with each of the beams; if there are none, the config's own is used."""
 
 
 class ListConfig(Config):
@@ -108,7 +108,7 @@ class SearchSetting(NamedTuple):
 
 
 def read_lists(paths: Iterable[Path], *, rows: Sequence[str] | None = None) -> Lists:
-    """Lists with what they include; a ValueError for names that are unknown or defined twice."""
+    """Reads lists, and the lists that they include; raises a ValueError for names that are unknown or defined twice."""
     lists = Lists({}, {}, {})
     for path in paths:
         _read(path, lists, with_rows=True)
@@ -127,7 +127,7 @@ def read_lists(paths: Iterable[Path], *, rows: Sequence[str] | None = None) -> L
 
 
 def winner(row: Row, *, out: Path, seed: int) -> str | None:
-    """The candidate with the highest lowercased BLEU on validation with that seed; ties go to the earlier one.
+    """The candidate with the highest lowercased validation BLEU for this seed; ties go to the earlier one.
 
     None until all candidates are scored.
     """
@@ -186,4 +186,4 @@ def _add(known: dict[str, Any], more: Mapping[str, Any], path: Path) -> None:
 def _refuse_unknown(names: Iterable[str], known: Mapping[str, Any], *, what: str) -> None:
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError(f"{what}: {', '.join(unknown)}: not in the lists, which have {', '.join(known)}")
+        raise ValueError(f"{what}: {', '.join(unknown)}: not in the lists; they define {', '.join(known)}")

@@ -1,1 +1,1 @@
-"""The recipe of captioning: rendered scenes, soft and hard attention and a Transformer."""
+"""The captioning recipe: rendered scenes, captioned with soft attention, hard attention and a Transformer."""

@@ -4,7 +4,7 @@
         [--keep recipes/scenes/results.json] [--write recipes/scenes/README.md] [KEY=VALUE ...]
 
 Existing results are not computed again, and an interrupted training is resumed. --small trains narrower models on fewer
-images, for a CPU. KEY=VALUE are settings of all trainings.
+images, for a CPU. KEY=VALUE are settings for all trainings.
 """
 
 import argparse
@@ -139,7 +139,7 @@ def page(results: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def keep_pictures(out: Path, folder: Path, *, seed: int) -> None:
-    """Copies the picture of every captioner of one seed."""
+    """Copies the attention picture of every captioner with one seed."""
     for entry in ENTRIES:
         drawn = out / f"{entry.name}-{seed}" / "attention" / f"{PICTURED:06}.png"
         if drawn.is_file():
@@ -187,10 +187,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", choices=[entry.name for entry in ENTRIES])
     parser.add_argument("--language", choices=("en", "zh", "de"), default="en")
-    parser.add_argument("--small", action="store_true", help="narrower models on fewer images, for a CPU")
+    parser.add_argument("--small", action="store_true", help="train narrower models on fewer images, for a CPU")
     parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     return parser
 
 

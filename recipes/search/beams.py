@@ -52,7 +52,7 @@ def grid() -> Iterator[tuple[str, Parameters]]:
 
 
 def search_of(parameters: Parameters, *, beam: int) -> SearchConfig:
-    """Search settings with only these parameters of the score."""
+    """Search settings in which only these parameters of the score are set."""
     return SearchConfig(**{"length_penalty": 0.0, "beam": beam, **LIMITS, **parameters})
 
 
@@ -69,7 +69,7 @@ def select(rows: Sequence[Mapping[str, Any]]) -> dict[str, Parameters]:
 def measure(
     translator: Translator, pairs: Pairs, settings: Sequence[tuple[str, Parameters]], *, beam: int, part: str
 ) -> list[dict[str, Any]]:
-    """One row per setting; all come from one search."""
+    """Translates with all settings in a single search; returns one row per setting."""
     started = time.process_time()
     searches = {str(number): search_of(parameters, beam=beam) for number, (_, parameters) in enumerate(settings)}
     translations = translate_shared(translator, pairs.sources, searches=searches)

@@ -61,7 +61,7 @@ def read_pairs(corpus: Path, name: str, *, limit: int | None = None) -> Pairs:
     """The first `limit` pairs of CORPUS/NAME.en.gz and .de.gz, or all."""
     sources, references = (read_lines(corpus / f"{name}.{language}.gz") for language in ("en", "de"))
     if len(sources) != len(references):
-        raise ValueError(f"{corpus / name}: {len(sources):,} English lines, {len(references):,} German ones")
+        raise ValueError(f"{corpus / name}: {len(sources):,} English lines but {len(references):,} German ones")
     return Pairs(sources[:limit], references[:limit])
 
 
@@ -77,7 +77,7 @@ def score(translations: Sequence[str], references: Sequence[str]) -> dict[str, A
 
 
 def length_ratio(translations: Sequence[str], references: Sequence[str]) -> float:
-    """Words of all translations divided by words of all references; words are separated by spaces."""
+    """The number of words in all translations divided by that in all references; words are separated by spaces."""
     words, expected = (sum(len(line.split()) for line in lines) for lines in (translations, references))
     return words / expected
 

@@ -1,4 +1,4 @@
-"""Whether a translation depends on its batch; if one does, how close its two outcomes are.
+"""Tests whether translations depend on their batch and, where one does, how close the two outcomes are.
 
     python -m recipes.search.independence MODEL... --source FILE [--precision float32] [--device cpu] [--out FILE]
 
@@ -67,7 +67,7 @@ class Divergence(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A sentence with different translations alone and in a batch."""
+    """A sentence whose translation in a batch differs from that of the sentence alone."""
 
     source: str
     size: int  # of the batches
@@ -77,7 +77,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Sentences translated in batches, compared with the same sentences alone."""
+    """The comparison of sentences translated in batches with the same sentences translated alone."""
 
     alone: list[str]  # translations
     comparisons: int
@@ -133,7 +133,7 @@ def in_batches(
 def compare(
     translator: Translator, sources: Sequence[str], *, search: SearchConfig, sizes: Sequence[int], seed: int
 ) -> Comparison:
-    """Every source in batches of every size, each in another random order, compared with the source alone."""
+    """Compares every source, searched in batches of every size and in random order, with the source searched alone."""
     generator = random.Random(seed)
     ids = translator.tokenizers.source.encode_many(sources)
     places = list(range(len(ids)))

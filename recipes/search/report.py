@@ -209,7 +209,7 @@ def _share(before: int, after: int, total: int) -> str:
 def _main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--write", type=Path, help="a Markdown page with marks for the results")
+    parser.add_argument("--write", type=Path, help="write the results between the marks of this Markdown page")
     parser.add_argument("--name", default="", help="name of the marks in a page with several reports")
     options = parser.parse_args()
     try:

@@ -27,7 +27,8 @@ class SharedScores:
     """Extends hypotheses as standard beam search does, and keeps the best hypothesis of every sentence by every score.
 
     It is both Expansion and Score of a beam search: a sentence is finished when it is finished for every score.
-    Hypotheses cut at the maximum length are left to the search; `best` has none for a sentence where nothing ended.
+    Hypotheses cut at the maximum length are left to the search. `best` has no hypothesis for a sentence in which none
+    ended.
     """
 
     prunes = False  # what cannot win by one score may win by another
@@ -123,7 +124,7 @@ def batches(
 
 
 class DecoderCost:
-    """Observes a search: its decoder steps, and the hypotheses that these steps extended."""
+    """Observes a search and counts its decoder steps, and the hypotheses that these steps extended."""
 
     def __init__(self) -> None:
         self.steps = self.rows = 0

@@ -1,4 +1,4 @@
-"""Whether required words are always present and forbidden words never, and the cost of both constraints.
+"""Checks that required words are always present and forbidden words never, and measures the cost of both.
 
     python -m recipes.search.terms MODEL CORPUS OUT [--limit N]
 
@@ -53,7 +53,7 @@ class Round(NamedTuple):
 
 
 def is_noun_like(word: str) -> bool:
-    """At least four letters, the first a capital, the others lowercase."""
+    """Whether a word has at least four letters, the first a capital, the others lowercase."""
     return len(word) >= 4 and word.isalpha() and word[0].isupper() and word[1:].islower()
 
 
@@ -74,7 +74,7 @@ def has_word(text: str, word: str) -> bool:
 
 
 def terms_of(source: Sequence[str], target: Sequence[str], links: Sequence[Link]) -> list[Term]:
-    """The terms among aligned words (split at spaces, so with punctuation), each target word once."""
+    """The terms among aligned words, each target word once. Words are split at spaces and include punctuation."""
     terms: dict[str, Term] = {}
     for source_index, target_index in links:
         words, term = WORD.findall(target[target_index]), "".join(WORD.findall(source[source_index]))
@@ -97,7 +97,7 @@ def reference_terms(translator: Translator, pairs: Pairs) -> list[list[Term]]:
         tokens = TargetTokens(target.vocabulary.ids(target_pieces))
         ((scores,),) = force_decode(translator.model, [source.vocabulary.ids(source_pieces)], [[tokens]])
         if scores.attention is None:
-            raise ValueError("the model has no attention to align words by")
+            raise ValueError("this model has no attention, which aligns words here; use a model with attention")
         source_words = words_of([source.starts_word(piece) for piece in source_pieces])
         target_words = words_of([target.starts_word(piece) for piece in target_pieces])
         links = align(scores.attention, source_words=source_words, target_words=target_words)
@@ -199,14 +199,14 @@ def summary(rounds: Sequence[Round], pairs: Pairs, *, forbidden: Sequence[str]) 
 
 
 def speed(rounds: Sequence[Round], name: str) -> dict[str, float]:
-    """Relative to the speed without constraints: over all rounds, and of the slowest and fastest round."""
+    """The speed relative to that without constraints: over all rounds, and in the slowest and fastest round."""
     ratios = [part.seconds["plain"] / part.seconds[name] for part in rounds]
     total = sum(part.seconds["plain"] for part in rounds) / sum(part.seconds[name] for part in rounds)
     return {"ratio": total, "slowest": min(ratios), "fastest": max(ratios)}
 
 
 def _within(links: Sequence[Link], text: str, reference: str) -> list[Link]:
-    """Links between words split at spaces; a tokenizer that splits more words gives indices beyond the last."""
+    """The links between words that are split at spaces; a tokenizer that splits more may have links beyond the last."""
     source_words, target_words = len(text.split()), len(reference.split())
     return [link for link in links if link[0] < source_words and link[1] < target_words]
 

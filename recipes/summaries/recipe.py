@@ -28,7 +28,7 @@ def pair(email: Mapping[str, str]) -> Pair:
 
 
 def prepare(corpora: Path, data: Path) -> dict[str, int]:
-    """Writes pairs; returns their numbers."""
+    """Writes the pairs of every part; returns the number of pairs."""
     read = {
         part: [pair(json.loads(line)) for line in read_lines(corpora / "aeslc" / f"{name}.jsonl.gz")]
         for part, name in (("train", "train"), ("valid", "dev"), ("test", "test"))
@@ -55,7 +55,7 @@ def first_words(body: str, count: int) -> str:
 def overlapping_words(body: str, count: int) -> str:
     """The first words of the sentence that has most in common with the whole body.
 
-    The sentence with the highest mean frequency of its words in the body, words of up to three letters left out.
+    It is the sentence whose words are most frequent in the body, on average; words of up to three letters do not count.
     """
     frequency = Counter(word for word in body.split() if len(word) > 3)
 
@@ -79,7 +79,7 @@ def lead(group: Path) -> list[str]:
 
 
 def central(group: Path) -> list[str]:
-    """The first words of the most overlapping sentence, as many as are best on validation."""
+    """The first words of the sentence that overlaps most with its body, as many as are best on validation."""
     count = read_json(group / f"overlap.{LENGTH}")
     return [overlapping_words(body, count) for body, _ in read_part(group, "test")]
 

@@ -4,7 +4,7 @@
         [--keep recipes/tagging/results.json] [--write recipes/tagging/README.md] [KEY=VALUE ...]
 
 CORPORA holds ud-english-ewt/{train,dev,test}.conllu.gz and conll2000/{train,test}.txt.gz. Existing results are not
-computed again, and an interrupted training is resumed. KEY=VALUE are settings of all trainings.
+computed again, and an interrupted training is resumed. KEY=VALUE are settings for all trainings.
 """
 
 import argparse
@@ -153,8 +153,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", choices=[entry.name for entry in ENTRIES])
     parser.add_argument("--side-by-side", type=int, default=6, help="parallel processes (default: 6)")
     parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     return parser
 
 

@@ -1,11 +1,11 @@
-"""Hidden Markov taggers beside recurrent ones on UD English EWT: accuracy on known and unknown words, and time.
+"""Compares hidden Markov and recurrent taggers on UD English EWT: accuracy on known and unknown words, and time.
 
     python -m recipes.tagging.statistical CORPORA OUT [--only trigram bigram frequent]
         [--keep recipes/tagging/statistical.json] [--write recipes/tagging/README.md]
 
 CORPORA holds ud-english-ewt/{train,dev,test}.conllu.gz. Each tagger is trained by `calque train` on one thread of a
 CPU, unless OUT has it already, and then tags the dev and the test set. A word is known if its form occurs in the
-training set. Time is CPU time: of the whole command that trains, and of tagging the test set with the loaded model.
+training set. Times are CPU times, of the whole training command and of tagging the test set with the loaded model.
 """
 
 import os
@@ -56,7 +56,7 @@ Labelled = list[tuple[list[str], list[str]]]
 
 
 def train(name: str, *, corpora: Path, out: Path) -> float:
-    """Trains a tagger if it is not in `out` yet; the CPU-seconds of the command."""
+    """Trains a tagger unless it is in `out`; returns the CPU-seconds of the command."""
     record = out / f"{name}.seconds"
     if not record.is_file():
         files = [f"--conll={corpora / 'train.conllu.gz'}", f"--valid-conll={corpora / 'dev.conllu.gz'}"]
@@ -79,7 +79,7 @@ def accuracies(predicted: Sequence[Sequence[str]], gold: Labelled, *, known: set
 
 
 def measure(tagger: Tagger, sets: dict[str, Labelled], *, known: set[str]) -> dict[str, Any]:
-    """The accuracies on each set, and the words of the last one that are tagged per CPU-second."""
+    """The accuracies on each set, and how many words of the last set are tagged per CPU-second."""
     results: dict[str, Any] = {}
     for name, gold in sets.items():
         sentences = [Sentence(words) for words, _ in gold]
@@ -92,7 +92,7 @@ def measure(tagger: Tagger, sets: dict[str, Labelled], *, known: set[str]) -> di
 
 
 def page(results: dict[str, Any]) -> str:
-    """A row for each tagger."""
+    """The table, one row per tagger."""
     header = ["tagger", "dev", "test", "test, known words", "unknown words", "CPU-s to train", "words per CPU-s"]
     rows = []
     for name, values in results.items():
@@ -122,8 +122,8 @@ def main() -> None:
     parser.add_argument("corpora", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", nargs="+", choices=[*ENTRIES], default=[*ENTRIES])
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     options = parser.parse_args()
     corpora = options.corpora / "ud-english-ewt"
     options.out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Configs: frozen pydantic models, read from TOML, validated in one pass, written back with every default shown."""
+"""Configs: frozen pydantic models that are read from TOML, validated in one pass, and written with all defaults."""
 
 import ast
 import difflib
@@ -20,7 +20,7 @@ from calque.parsing import DEEPEST, parse_toml
 
 
 class Config(BaseModel):
-    """The base class of all configs: keyword-only and frozen; unknown keys are rejected."""
+    """The base class of all configs. They are keyword-only and frozen, and unknown keys are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -37,7 +37,7 @@ class Config(BaseModel):
 def descriptions(kind: type[Config]) -> dict[str, str]:
     """The docstring below each field of a config, by its key.
 
-    They are read from the source when they are shown, as pydantic would read all of them at every start.
+    They are read from the source code only when they are shown; pydantic would read all of them at every start.
     """
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
@@ -84,15 +84,15 @@ def refuse_unused(config: Config, uses: Mapping[str, tuple[bool, str]], info: Va
 def refuse_unused_by_kind(
     config: Config, readers: Mapping[str, tuple[str, ...]], *, kind: str, info: ValidationInfo
 ) -> None:
-    """`refuse_unused` by the `kind` of a config; `readers` maps each key to the kinds that use it."""
+    """`refuse_unused` for keys that only some kinds of a config use; `readers` maps each key to these kinds."""
     requirements = {key: f"kind = {' or '.join(map(repr, kinds))}" for key, kinds in readers.items()}
     refuse_unused(config, {key: (kind in kinds, requirements[key]) for key, kinds in readers.items()}, info)
 
 
 def check(kind: type[C], values: Values, *, origin: str, written: bool = False) -> C:
-    """The config that `values` describe, or a ConfigError that lists every problem with its key.
+    """The config that `values` describe. Raises a ConfigError that lists every problem with its key.
 
-    A config `written` by a run was validated when the run started, so its unused keys pass.
+    A config `written` by a run was validated when the run started, so unused keys are accepted in it.
     """
     try:
         return kind.model_validate(values, context={"written": written})
@@ -139,7 +139,7 @@ def override(values: Values, assignments: Sequence[str], *, of: type[Config] | N
 
 
 def _table_at(values: Values, path: Sequence[str]) -> Values:
-    """The table at a path; an empty table if there is none."""
+    """The table at a path, or an empty table if there is none."""
     table: Any = values
     for section in path:
         table = table.get(section) if isinstance(table, dict) else None
@@ -153,7 +153,9 @@ def _parse_assignment(assignment: str) -> tuple[list[str], object]:
         raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
     sections = key.strip().split(".")
     if len(sections) > DEEPEST:
-        raise ConfigError(f"{key[:40]}...: a key of {len(sections):,} sections, too many; write section.key=value")
+        raise ConfigError(
+            f"{key[:40]}...: the key has {len(sections):,} sections, which is too many; write section.key=value"
+        )
     return sections, _literal(text.strip())
 
 
@@ -175,7 +177,7 @@ def to_values(config: Config) -> Values:
 
 
 def flat(values: Any, *, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value with its dotted key."""
+    """Yields every value with its dotted key."""
     match values:
         case dict():
             for key, value in values.items():
@@ -276,13 +278,13 @@ def _value(value: object) -> str:
 
 
 def _utf8(text: str) -> str:
-    """The text, or a ConfigError for a path with bytes that are not UTF-8, which Python turns into surrogates."""
+    """Returns the text. Raises a ConfigError for a path that is not UTF-8, whose bytes Python turns into surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
         shown = text.encode(errors="backslashreplace").decode()
         raise ConfigError(
-            f"{shown}: its name is not UTF-8, so a config cannot hold it; rename it, or link to it under another name"
+            f"{shown}: its name is not UTF-8, so it cannot be in a config; rename it, or link to it under another name"
         ) from None
     return text
 
@@ -374,7 +376,7 @@ def _suggest(value: object, expected: str) -> str:
 
 
 def _kinds(owner: type[BaseModel] | None, location: Sequence[str | int]) -> dict[Any, type[BaseModel]]:
-    """The config classes, by their `kind`, that the value of a key of `owner` may have."""
+    """The config classes, by their `kind`, that are allowed as the value of a key of `owner`."""
     name = next((part for part in reversed(location) if isinstance(part, str)), "")
     field = owner.model_fields.get(name) if owner else None
     return {tag: config for config in _configs(field.annotation) for tag in _tags(config)} if field else {}

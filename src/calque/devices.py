@@ -1,4 +1,4 @@
-"""The device a model runs on and the precision it computes in."""
+"""The device that a model runs on, and the precision that it computes in."""
 
 import gc
 import platform
@@ -38,15 +38,17 @@ def choose_device(name: DeviceName) -> torch.device:
 
 
 def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtype:
-    """The dtype of this name, checked against the device; probabilities are normalised in at least float32.
+    """The dtype of this name. Raises a ConfigError if the device does not support it.
 
     With int8, large products are computed in 8 bits (see `layers.int8`), and everything else in float32. With auto,
-    everything is in float32.
+    everything is in float32. Probabilities are always normalised in at least float32.
     """
     if name == "int8" and device.type != "cpu":
-        raise ConfigError(f"precision: int8 is for CPUs, and the device is {device.type}; use bfloat16, or device cpu")
+        raise ConfigError(
+            f"precision: int8 works only on CPUs, but the device is {device.type}; use bfloat16, or device cpu"
+        )
     if name == "int8" and not multiplies_int8():
-        raise ConfigError("precision: this build of torch has no 8-bit products (oneDNN); use float32")
+        raise ConfigError("precision: this build of torch has no 8-bit matrix products (oneDNN); use float32")
     if name == "float64" and device.type == "mps":
         raise ConfigError("precision: mps does not support float64; use float32, or device cpu")
     dtypes = {"bfloat16": torch.bfloat16, "float64": torch.float64}
@@ -54,7 +56,7 @@ def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtyp
 
 
 def multiplies_int8() -> bool:
-    """Whether torch has 8-bit products for the CPU."""
+    """Whether torch has 8-bit matrix products for the CPU."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")  # type: ignore[no-untyped-call]
 
 
@@ -66,7 +68,7 @@ def machine(device: str) -> str:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether the CPU has instructions for bfloat16 products; without them, torch computes them many times slower."""
+    """Whether the CPU has instructions for bfloat16 products. Without them, such products are many times slower."""
     if platform.machine().lower() in ("x86_64", "amd64"):
         return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     features = Path("/proc/cpuinfo")
@@ -74,7 +76,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device or the machine ran out of memory, which most allocators report as a plain RuntimeError."""
+    """Whether an error means that memory ran out. Most allocators report that as a plain RuntimeError."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     message = str(error)

@@ -84,13 +84,13 @@ class Interrupted(CalqueError):  # noqa: N818 - not a failure
 
 
 def first_few(lines: Sequence[str], *, shown: int = 8) -> list[str]:
-    """The first `shown` lines, and the number of lines left out."""
+    """The first `shown` lines, followed by a line with the number of those left out."""
     remaining = len(lines) - shown
     return [*lines[:shown], f"... and {remaining:,} more"] if remaining > 0 else list(lines)
 
 
 def shell_path(path: Path | str) -> str:
-    """A path as a shell command in a message needs it: quoted if necessary, and never mistaken for an option.
+    """A path for a shell command in a message: quoted if necessary, and never mistaken for an option.
 
     >>> shell_path("my runs/1")
     "'my runs/1'"
@@ -103,7 +103,7 @@ def shell_path(path: Path | str) -> str:
 
 
 def exit_code(error: Exception) -> int:
-    """The exit code of a command; a file that cannot be opened counts as a mistake of the user."""
+    """The exit code of a command that fails with this error. A file that cannot be opened counts as a user error."""
     match error:
         case CalqueError():
             return error.code

@@ -1,8 +1,8 @@
-"""Memory that stays with the process between steps.
+"""Keeps freed memory in the process between steps.
 
 Every step of training or of search allocates and frees the same few hundred megabytes. By default, glibc returns large
-blocks to the system as soon as they are freed, and the system clears each page again when the next step touches it: 14
-to 19 % of the CPU time of training a small model (benchmarks/results).
+blocks to the system as soon as they are freed, and the system clears each page again when the next step touches it.
+That takes 14 to 19 % of the CPU time of training a small model (benchmarks/results).
 
 The commands that train or decode call `keep_memory`. In a program of your own, call it once before a model is used:
 
@@ -22,10 +22,10 @@ _LARGEST_BEFORE = 32 << 20  # half the maximum size of a heap, which earlier ver
 
 
 def keep_memory(*, environment: Mapping[str, str] = os.environ) -> bool:
-    """Makes glibc reuse freed blocks instead of returning them to the system; returns whether it will.
+    """Makes glibc reuse freed blocks instead of returning them to the system. Returns whether that succeeded.
 
     It does nothing, and returns False, without glibc or if the environment configures malloc itself. The setting holds
-    for the rest of the process; `release_memory` returns what is free.
+    for the rest of the process; `release_memory` returns free memory to the system once.
     """
     if platform.libc_ver()[0] != "glibc" or configures_malloc(environment):
         return False
@@ -35,7 +35,7 @@ def keep_memory(*, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def release_memory() -> None:
-    """Returns freed memory to the system; without glibc it does nothing."""
+    """Returns freed memory to the system. Does nothing without glibc."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -9,7 +9,7 @@ import tomllib
 from typing import Any
 
 DEEPEST = 100
-"""The largest depth of nested tables and lists that is accepted; Calque's own configs have seven levels."""
+"""The maximum depth of nested tables and lists. Calque's own configs have seven levels."""
 
 _TOO_DEEP = f"tables or lists are nested more than {DEEPEST} levels deep"
 

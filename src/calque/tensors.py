@@ -20,7 +20,7 @@ class Padded(NamedTuple):
     """Rows of different length in one tensor: row b holds `lengths[b]` values, then arbitrary padding.
 
     Lengths stay on the host, where packing needs them: copying them from a device would force a synchronisation. A
-    second copy on the device, made once per batch, serves all masks; captured graphs read no other.
+    second copy on the device, made once per batch, serves all masks; captured graphs read only this copy.
     """
 
     values: Tensor  # [B,S] or [B,S,D]
@@ -72,7 +72,7 @@ def map_rows(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
 
 
 def select_rows(tree: Tree, rows: Tensor) -> Tree:
-    """The tree restricted to `rows` (indices, repeats allowed); a node with a `select` method uses that instead."""
+    """The tree restricted to `rows` (indices, repeats allowed). A node with a `select` method uses that instead."""
     if hasattr(tree, "select") and not isinstance(tree, Tensor):
         return tree.select(rows)  # type: ignore[no-any-return]
     match tree:
@@ -84,7 +84,7 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
 
 
 def move_rows(tree: Tree, rows: Tensor, *, size: int) -> Tree:
-    """`select_rows` for states of fixed shape, with room for `size` tokens; a node may have a `moved` method."""
+    """`select_rows` for states of fixed shape, with room for `size` tokens. A node with a `moved` method uses that."""
     if hasattr(tree, "moved"):
         return tree.moved(rows, size=size)  # type: ignore[no-any-return]
     if isinstance(tree, tuple):
@@ -94,7 +94,7 @@ def move_rows(tree: Tree, rows: Tensor, *, size: int) -> Tree:
 
 
 class Slots(NamedTuple):
-    """The place of each of N rows among the B·K hypotheses of a batch, of which some have been dropped (N < B·K)."""
+    """The position of each of N rows among the B·K hypotheses of a batch, some of which have been dropped (N < B·K)."""
 
     places: Tensor  # [N], increasing: row n is hypothesis places[n] % width of sentence places[n] // width
     width: int  # K
@@ -164,7 +164,7 @@ def _best_by_key(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _top(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
-    """`topk`; on a CPU, only the blocks of 64 values with the largest maxima are searched, 3 times as fast."""
+    """`topk`. On a CPU, only the blocks of 64 values with the largest maxima are searched, which is 3 times as fast."""
     rows, blocks = len(scores), scores.shape[1] // _BLOCK
     if scores.device.type != "cpu" or scores.shape[1] < _LONG or count > blocks:
         return scores.topk(count)
@@ -210,7 +210,7 @@ def at_last(values: Tensor, lengths: Tensor) -> Tensor:
 
 @contextmanager
 def weightless() -> Iterator[None]:
-    """Modules constructed in this context have weights of the right shapes on the meta device, without storage."""
+    """In this context, new modules have weights of the right shapes on the meta device, without storage."""
     with _MetaWeights():
         yield
 

@@ -37,10 +37,10 @@ def write_phrasebook(
 def check_options(languages: tuple[Language, Language], *, segment: bool, alignments: bool) -> None:
     """Raises a ConfigError for alignments of unsegmented Chinese, and for segmentation without Chinese."""
     if alignments and "zh" in languages and not segment:
-        raise ConfigError("alignments count words between spaces, and Chinese text has no spaces; add --segment")
+        raise ConfigError("alignments number the words between spaces, but Chinese text has no spaces; add --segment")
     if segment and "zh" not in languages:
         raise ConfigError(
-            f"--segment puts spaces between Chinese words; {' and '.join(languages)} are written with spaces"
+            f"--segment puts spaces between Chinese words, but this corpus is {' and '.join(languages)}; leave it out"
         )
 
 

@@ -29,7 +29,7 @@ DeterminerKind = Literal["a", "the", "this", "count", "these", "many", "some", "
 
 @dataclass(frozen=True, slots=True)
 class Determiner:
-    """The determiner of a noun; the kinds count and these have a `number`, the kind own has an `owner`."""
+    """The determiner of a noun; the kinds "count" and "these" have a `number`, the kind "own" has an `owner`."""
 
     kind: DeterminerKind
     number: Phrase | None = None
@@ -319,7 +319,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Existence:
-    """At a spot or place there is something."""
+    """There is something at a spot or place."""
 
     where: Spot | Place
     thing: Nominal

@@ -78,7 +78,7 @@ class Phrasebook(NamedTuple):
 
 @cache
 def held_out(combination: tuple[str, ...]) -> bool:
-    """Returns whether a combination is held out for the test set; the same in every process."""
+    """Returns whether a combination is held out for the test set; the answer is the same in every process."""
     return crc32("|".join(combination).encode()) % 100 < HELD_OUT_PERCENT
 
 
@@ -91,7 +91,7 @@ def is_test(meaning: Sentence) -> bool:
 
 
 def combinations(meaning: Sentence) -> Iterator[tuple[str, ...]]:
-    """Returns the combinations of words and of clauses that a meaning contains."""
+    """Yields the combinations of words and of clauses that a meaning contains."""
     match meaning:
         case Statement(clause) | Question(clause):
             yield from _in_clause(clause)
@@ -202,7 +202,7 @@ def _place(where: object) -> str:
 
 
 def _shape(clause: Clause) -> str:
-    """Returns the type of a clause as text: kind of predicate, tense, modal verb, verb of a state, and polarity."""
+    """Returns the type of a clause as text: its kind of predicate, tense, modal verb, verb of state, and polarity."""
     verb = clause.predicate.verb.key if isinstance(clause.predicate, Action) and clause.tense == "state" else ""
     modal = clause.modal.key if clause.modal else ""
     return " ".join((type(clause.predicate).__name__, clause.tense, modal, verb, "not" if clause.negative else ""))
@@ -256,7 +256,7 @@ def _drawn(random: Random, seen: set[str], *, source: Language, target: Language
 
 
 def _balanced(drawn: Iterator[_Drawn], known: _Counts) -> Iterator[_Drawn]:
-    """Yields one of every two sentences, the one with the rarest word so far; `known` counts the words yielded."""
+    """Yields, of every two sentences, the one with the rarest word so far; `known` counts the words yielded."""
     for first, second in zip(drawn, drawn, strict=False):
         chosen = first if _rarest(first, known) <= _rarest(second, known) else second
         for tokens, counts in zip(chosen.texts, known, strict=True):
@@ -274,7 +274,7 @@ def _rarest(drawn: _Drawn, known: _Counts) -> int:
 
 
 def _with_known_words(drawn: Iterator[_Drawn], known: _Counts, size: int) -> Iterator[_Drawn]:
-    """Yields `size` sentences whose words are common in training, or rarer if there are too few of them."""
+    """Yields `size` sentences whose words are common in training; if there are too few, others complete them."""
     yielded, spare = 0, list[_Drawn]()
     for candidate in islice(drawn, size * PATIENCE):
         if _rarest(candidate, known) < COMMON:

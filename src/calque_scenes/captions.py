@@ -1,4 +1,4 @@
-"""Captions of scenes in English, Chinese and German, with the characters that name each object."""
+"""Captions of scenes in English, Chinese and German, with the span of characters that names each object."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
@@ -11,7 +11,7 @@ Gender = Literal["m", "f", "n"]
 
 
 class Caption(NamedTuple):
-    """A text, and for each object of the scene the characters of the noun that names it."""
+    """A text and, for each object of the scene, the span of the noun that names it."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -89,7 +89,7 @@ _DATIVE: dict[Gender, tuple[str, str]] = {"m": ("einem", "en"), "f": ("einer", "
 
 
 def caption(scene: Scene, *, language: Language) -> Caption:
-    """The caption of a scene."""
+    """The caption of a scene in a language."""
     match language:
         case "en":
             return _english(scene)
@@ -148,7 +148,7 @@ def _noun_phrase(before: str, noun: str, *, space: str = " ") -> _Phrase:
 
 
 def _joined(phrases: Sequence[_Phrase], links: Sequence[str], *, before: str = "") -> Caption:
-    """Phrases with links between them, and the place of each noun in the text."""
+    """Joins phrases with the words in `links` between them, and locates each noun in the text."""
     text, spans = before, []
     for phrase, link in zip(phrases, (*links, ""), strict=True):
         spans.append((len(text) + phrase.start, len(text) + phrase.end))

@@ -1,4 +1,4 @@
-"""Scenes as pixels: every shape is an inequality, evaluated at several points of each pixel (antialiasing).
+"""Draws scenes: every shape is an inequality, evaluated at several points of each pixel (antialiasing).
 
 Letters: H height and width in pixels.
 """
@@ -25,7 +25,7 @@ _RGB: dict[Colour, tuple[int, int, int]] = {
 
 
 class PixelBox(NamedTuple):
-    """The pixels that an object touches: from left to before right, from top to before bottom."""
+    """The pixels that an object touches; `right` and `bottom` are exclusive."""
 
     left: int
     top: int
@@ -103,7 +103,7 @@ def is_inside(shape: Shape, x: Array, y: Array) -> NDArray[np.bool_]:
 
 
 def _is_in_star(x: Array, y: Array) -> NDArray[np.bool_]:
-    """A star with five points: the distance to the edge between a point (radius 1) and a notch (radius 0.42)."""
+    """Whether positions lie inside a five-pointed star, with points at radius 1 and notches at radius 0.42."""
     sector = np.pi / 5
     angle = np.abs((np.arctan2(x, -y) + sector) % (2 * sector) - sector)  # from the nearest point
     radius = np.hypot(x, y)

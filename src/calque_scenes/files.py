@@ -15,8 +15,8 @@ from calque_scenes.split import Scenes
 def write_scenes(drawn: Scenes, folder: Path, *, size: int = 64) -> None:
     """Writes the images of train, valid and test to folders of these names, and a manifest per set and language.
 
-    A line of a manifest has the path of an image, its caption, and for each object its box (left, top, right, bottom in
-    pixels) and the characters of the caption that name it.
+    A line of a manifest holds the path of an image, its caption and, for each object, its box (left, top, right, bottom
+    in pixels) and the span of the caption that names it.
     """
     image_module = _pillow()
     for name, scenes in drawn._asdict().items():
@@ -46,6 +46,6 @@ def _pillow() -> Any:
         from PIL import Image
     except ImportError:
         raise ConfigError(
-            "images are written by the package pillow, which is not installed: pip install pillow"
+            "writing images needs the package pillow, which is not installed; install it with: pip install pillow"
         ) from None
     return Image

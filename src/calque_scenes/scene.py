@@ -50,7 +50,7 @@ Draw = Callable[[random.Random], Kind]
 
 
 def draw_scene(generator: random.Random, *, kinds: Callable[[random.Random, int], list[Kind]]) -> Scene:
-    """A random scene; `kinds(generator, n)` draws the colours and shapes of n objects, all different.
+    """A random scene; `kinds(generator, n)` draws the colours and shapes of n objects, all distinct.
 
     Two objects are named in the order of their sizes, the larger one first; if these are equal, the left or upper one
     is named first. Three are named from left to right, or from top to bottom.
@@ -72,7 +72,7 @@ def draw_scene(generator: random.Random, *, kinds: Callable[[random.Random, int]
 
 
 def _along(generator: random.Random, count: int) -> list[float]:
-    """The places of objects along their axis, in order and without overlap."""
+    """Random positions of objects along their axis, in order and without overlap."""
     match count:
         case 1:
             return [generator.uniform(0.2, 0.8)]

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from calque_scenes.scene import COLOURS, SHAPES, Kind, Scene, draw_scene
 
 HELD_OUT: frozenset[Kind] = frozenset(zip(COLOURS, SHAPES, strict=False))
-"""Colours with shapes that occur in the test set only: red circle, blue square, green triangle and so on."""
+"""Combinations of colour and shape that occur only in the test set: red circle, blue square and so on."""
 KINDS: tuple[Kind, ...] = tuple((colour, shape) for colour in COLOURS for shape in SHAPES)
 SEEN: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind not in HELD_OUT)
 
 
 class Scenes(NamedTuple):
-    """The scenes of each set; every test scene has an object of a held-out combination."""
+    """The scenes of each set; every test scene has an object with a held-out combination of colour and shape."""
 
     train: list[Scene]
     valid: list[Scene]
@@ -21,7 +21,7 @@ class Scenes(NamedTuple):
 
 
 def scenes(*, pairs: int, seed: int = 0) -> Scenes:
-    """`pairs` scenes to train on, and a twentieth of that number, at least 50 and at most 1,000, to validate and test.
+    """`pairs` training scenes, and a twentieth of that number (50 to 1,000) each for validation and test.
 
     Scene n of a set depends on the seed and n alone.
     """

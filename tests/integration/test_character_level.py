@@ -23,7 +23,7 @@ QUICK = (
 )
 DEVICE = ("training.threads=1", "training.device=cpu")
 CHOSEN = "text.kind=characters: sources are words with features, targets single words (median "
-OVERRIDE = "; text.kind=sentencepiece trains on subwords"
+OVERRIDE = "; set text.kind=sentencepiece to train on subwords instead"
 
 
 @pytest.fixture

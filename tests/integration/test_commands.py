@@ -335,11 +335,11 @@ def test_bad_utf8_is_refused_with_file_line_and_byte(command: Command, corpus: d
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("\n" * 9, "\n" * 9, "none of them with text in source and target"),
-        ("", "", "/t: no lines"),
+        ("\n" * 9, "\n" * 9, "lines has text in source and target"),
+        ("", "", "/t: the corpus has no lines"),
         ("a\n", "b\n", "too few to hold some out"),
         ("a\n" * 30, "b\n" * 30, "too few to hold some out"),
-        (" \n\t\n", "b\nc\n", "none of them with text in source and target"),
+        (" \n\t\n", "b\nc\n", "lines has text in source and target"),
     ],
 )
 def test_corpora_with_nothing_to_learn_from(
@@ -495,7 +495,7 @@ def test_a_model_with_nan_weights_is_rejected(command: Command, trained: Path, t
     with torch.no_grad():
         next(iter(translator.model.decoder.parameters()))[0] = float("nan")
     save_model(tmp_path / "model", translator, card="")
-    refused(command("translate", tmp_path / "model", stdin=b"a\n"), "not all values are finite in\n  decoder.")
+    refused(command("translate", tmp_path / "model", stdin=b"a\n"), "contain values that are not finite:\n  decoder.")
 
 
 def test_a_line_without_a_translation_is_reported(command: Command, trained: Path, tmp_path: Path) -> None:
@@ -623,7 +623,7 @@ def test_data_prepare_makes_a_store_that_training_uses(
     store = f"data.store={tmp_path / 'store'}"
     assert command("train", *sides(corpus), *QUICK, store, "--run", tmp_path / "run").code == 0
     changed = command("train", *sides(corpus), *QUICK, store, "text.kind=characters", "--run", tmp_path / "other")
-    refused(changed, "made from other data or settings", "text.kind")
+    refused(changed, "prepared from other data or settings", "text.kind")
 
 
 def test_lines_that_are_shifted_are_refused_unless_told_otherwise(command: Command, tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_mistakes_with_tables(command: Command, corpus: dict[str, Path], tmp_pat
         (["--csv", wide], f"{wide} has 3 columns: 'id', 'en', 'de'; choose two with --source-column"),
         (["--csv", wide, *named], f"{wide}: line 3: 2 columns separated by ',', but the header has 3"),
         (["--csv", wide, "--source-column", "en"], "--source-column and --target-column go together"),
-        (["--csv", wide, *named, "--no-header"], "'en' and 'de' can only be found in a header"),
+        (["--csv", wide, *named, "--no-header"], "cannot be given by name ('en' and 'de'); use column numbers"),
         (["--csv", wide, *named, "--delimiter", "ab"], "'ab' cannot be a delimiter"),
         (["--csv", wide, *named, "--text", source], "--text is for a language model and cannot be combined with --csv"),
         (["--csv", wide, *named, "--system", "language"], "--csv: a language model reads no source"),
@@ -206,7 +206,7 @@ def test_mistakes_with_tables(command: Command, corpus: dict[str, Path], tmp_pat
 
 def test_identical_sides_are_warned_about(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
     same = ["--source", corpus["source"], "--target", corpus["source"]]
-    warning = "the same file as source and as target: all 150 pairs have the same text on both sides"
+    warning = "source and target are the same file: all 150 pairs have the same text on both sides"
     answer = command("train", *same, *SHORT, "--run", tmp_path / "run")
     assert answer.code == 0 and f"warning: {corpus['source']}" in answer.err and warning in answer.err, answer.err
     answer = command("data", "check", *same, *WORDS)

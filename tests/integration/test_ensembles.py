@@ -184,7 +184,7 @@ def test_members_of_an_ensemble_stay(runs: dict[str, Path]) -> None:
     assert [translation.candidates[0].score for translation in chained.stream(LINES)] == [
         translation.candidates[0].score for translation in at_once.stream(LINES)
     ]
-    with pytest.raises(calque.ConfigError, match="this translator has a language model already"):
+    with pytest.raises(calque.ConfigError, match="this translator already has a language model"):
         at_once.with_ensemble(language=language)
     with pytest.raises(calque.ConfigError, match="name all members at once"):
         one.with_ensemble([two.with_ensemble([one])])

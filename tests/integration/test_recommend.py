@@ -65,7 +65,7 @@ def test_users_with_few_items_are_not_called_empty(tmp_path: Path, command: Comm
     assert answer.code == 0 and "left out: 7 with fewer than 2 items left to train on" in answer.err, answer.err
     path.write_text("a x y z\nb x y z\n")
     answer = command("data", "check", "--sequences", path)
-    refused(answer, "of 2 lines 2 with fewer than 2 items left to train on")
+    refused(answer, "of 2 lines, 2 have fewer than 2 items left to train on")
 
 
 def test_json_has_scores_and_seen_items_on_request(runs, command: Command) -> None:
@@ -214,7 +214,7 @@ def test_check_reports_items_and_problems(tmp_path: Path, command: Command) -> N
     assert "line 32: the user 'lonely' has no items" in report
     timed = write_records(tmp_path / "users.jsonl", users=30)
     answer = command("data", "check", "--sequences", timed, "--config", _config(tmp_path))
-    assert answer.code == 0 and "behaviours: 2 different" in answer.out, answer.err
+    assert answer.code == 0 and "behaviours: 2 distinct values" in answer.out, answer.err
 
 
 def _config(folder: Path) -> Path:
@@ -235,7 +235,10 @@ def _config(folder: Path) -> Path:
         (["train", "--valid-sequences", "users"], "--valid-sequences needs --sequences"),
         (["train", "--sequences", "users", "text.kind=words"], "a recommender reads items, not text"),
         (["train", "--sequences", "users", "training.compile=true"], "recommenders are not compiled"),
-        (["train", "--sequences", "users", "--system", "zhou2018"], "has user and items, but this task reads times"),
+        (
+            ["train", "--sequences", "users", "--system", "zhou2018"],
+            "contains user and items, but this task reads times",
+        ),
         (["train", "--sequences", "nowhere"], "nowhere: No such file"),
         (
             ["train", "--sequences", "users", "training.metric=bleu"],

@@ -68,7 +68,7 @@ def test_a_run_stopped_before_its_first_validation_has_a_model(
         assert weights[0].keys() == weights[1].keys()
         assert all(weights[0][key].equal(value) for key, value in weights[1].items())
     log = (run / "log.txt").read_text(encoding="utf-8")
-    assert log.count(f"{run}/model has the weights of this step, which were never validated") == 3
+    assert log.count(f"{run}/model contains the weights of this step, which were never validated") == 3
     if name in USES:
         use, text = USES[name]
         answer = command(use, run, stdin=text)

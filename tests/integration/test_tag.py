@@ -89,7 +89,7 @@ def test_a_file_is_read_as_those_the_tagger_was_trained_on(runs, tmp_path, comma
     text = tmp_path / "raw.txt"
     text.write_text("the old dog sees a cat\n")
     answer = command("tag", runs["chunks"], "--input", text)
-    assert answer.code == 2 and "6 columns, but the model's are form, pos, chunk" in answer.err
+    assert answer.code == 2 and "6 columns, but the model was trained on form, pos, chunk" in answer.err
     assert "--format text for raw text" in answer.err
     warned = command("tag", runs["upos"], "--input", path)
     assert warned.code == 0 and "has 3 words; if it is a column file with a word per line, use --format" in warned.err

@@ -91,7 +91,7 @@ def test_a_sentence_is_inspected(run: Path, command: Command) -> None:
     states = command("inspect", run, "the watch", "--nearest", 2)
     assert states.code == 2 and "Traceback" not in states.err
     vectors = command("embed", run, stdin=b"the watch\n")
-    assert vectors.code == 2 and "a hidden Markov tagger has no vectors of words" in vectors.err
+    assert vectors.code == 2 and "a hidden Markov tagger has no word vectors" in vectors.err
 
 
 def test_the_two_best_sequences_are_those_of_enumeration(run: Path) -> None:

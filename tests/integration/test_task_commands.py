@@ -72,7 +72,7 @@ def test_labelled_words_are_checked(tmp_path: Path, command: Command) -> None:
     answer = command("data", "check", "--conll", train, "--test-conll", test)
     assert answer.code == 0, answer.err
     assert "90 sentences\n" in answer.out and "words per sentence: 2 to 9" in answer.out
-    assert "upos: 5 different" in answer.out and "upos of test that are not in train: X ×" in answer.out
+    assert "upos: 5 distinct values" in answer.out and "upos of test that are not in train: X ×" in answer.out
     broken = tmp_path / "broken.conllu"
     broken.write_text("1\tdog\tN\n", encoding="utf-8")
     answer = command("data", "check", "--conll", broken)
@@ -83,7 +83,7 @@ def test_labelled_words_are_checked(tmp_path: Path, command: Command) -> None:
 def test_conllu_is_recognised_by_its_name(name: str, tmp_path: Path, command: Command) -> None:
     path = write_conllu(tmp_path / name, sentences=90)
     answer = command("data", "check", "--conll", path)
-    assert answer.code == 0 and "upos: 5 different" in answer.out, answer.err
+    assert answer.code == 0 and "upos: 5 distinct values" in answer.out, answer.err
 
 
 def test_the_test_set_of_a_column_file_may_be_conllu(tmp_path: Path, command: Command) -> None:

@@ -85,7 +85,7 @@ def test_a_bad_file_is_named_and_the_others_transcribed(spoken: Spoken, tmp_path
         (["a.wav", "--timestamps", "--format", "text"], "--timestamps writes JSON lines"),
         (["a.wav", "--nbest", "4", "--beam", "2"], "nbest is 4 and beam is 2"),
         (["a.wav", "--chunk", "0.001"], "too short"),
-        (["a.wav", "method=sample"], "speech is decoded with 'beam'"),
+        (["a.wav", "method=sample"], "for speech, set it to 'beam'"),
         (["a.wav", "beem=3"], "beem"),
     ],
 )
@@ -208,7 +208,7 @@ def test_check_counts_and_names_recordings_that_cannot_be_used(tmp_path: Path, c
     good = write_tones(tmp_path / "good", recordings=30)
     good.write_text(good.read_text() + f'{{"audio": "0.wav", "text": "{"low " * 90}"}}\n')
     unfit = command("data", "check", "--audio", good, f"task.rate={RATE}", "text.kind=words")
-    assert unfit.code == 2 and "line 31: " in unfit.err and "0.wav: a text of 90 tokens does not fit" in unfit.err
+    assert unfit.code == 2 and "line 31: " in unfit.err and "0.wav: a text of 90 tokens is too long for" in unfit.err
 
 
 def test_train_rejects_bad_recordings_or_leaves_them_out(tmp_path: Path, command: Command) -> None:

@@ -226,7 +226,7 @@ def test_a_terms_file_that_is_not_pairs_is_refused(
     (tmp_path / "terms").write_text("a\tb\nno tab\n\na\tb\tc\n", encoding="utf-8")
     answer = command("translate", trained, "--input", sentences, "--terms", tmp_path / "terms")
     assert answer.code == 2
-    assert re.findall(r"line (\d+): expected two fields", answer.err) == ["2", "4"]
+    assert re.findall(r"line (\d+): expected two tab-separated fields", answer.err) == ["2", "4"]
 
 
 def test_prefixes_line_up_with_their_sentences(
@@ -234,7 +234,7 @@ def test_prefixes_line_up_with_their_sentences(
 ) -> None:
     count = len(sentences.read_text(encoding="utf-8").splitlines())
     prefixes, output = tmp_path / "prefixes", tmp_path / "output"
-    for lines, message in ((1, "ends at line 1"), (count + 1, f"has {count + 1} lines"), (count, None)):
+    for lines, message in ((1, "ends after line 1"), (count + 1, f"has {count + 1} lines"), (count, None)):
         prefixes.write_text("a\n" * lines, encoding="utf-8")
         answer = command("translate", trained, "--input", sentences, "--prefixes", prefixes, "--output", output)
         assert answer.code == (2 if message else 0)

@@ -354,9 +354,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda path: (path / "weights.bin").unlink(), "weights.bin: missing"),
     "extra": (lambda path: (path / "extra.py").touch(), "extra.py: not listed"),
     "extra below": (lambda path: (path / "tokenizer" / "x").touch(), "tokenizer/x: not listed"),
-    "extra folder": (lambda path: (path / "x").mkdir(), "x: an empty sub-folder"),
-    "link": (link_file, "weights.bin: a link"),
-    "linked folder": (link_folder, "tokenizer: a link"),
+    "extra folder": (lambda path: (path / "x").mkdir(), "x: is an empty sub-folder"),
+    "link": (link_file, "weights.bin: is a link"),
+    "linked folder": (link_folder, "tokenizer: is a link"),
     "pipe": (lambda path: os.mkfifo(path / "pipe"), "pipe: neither"),
     "odd name": (lambda path: (path / "a\nb").touch(), r"'a\\nb': not an allowed file name"),
     "too deep": (lambda path: (path / "tokenizer" / "deep").mkdir(), "tokenizer/deep: neither"),
@@ -382,8 +382,8 @@ def test_damage_is_reported(tmp_path: Path, damage: str) -> None:
 
 
 HOSTILITIES: dict[str, tuple[Callable[[dict[str, object]], object], str]] = {
-    "newer": (lambda values: values.update(format=2), "format 2, written by a newer Calque"),
-    "older": (lambda values: values.update(format=0), "format 0, which this Calque cannot read"),
+    "newer": (lambda values: values.update(format=2), "format 2, which is newer than this version of Calque"),
+    "older": (lambda values: values.update(format=0), "format 0, which Calque cannot read"),
     "true format": (lambda values: values.update(format=True), "format True"),
     "kind": (lambda values: values.update(kind="corpus"), "kind 'corpus'; expected 'model'"),
 }
@@ -517,7 +517,9 @@ def test_weights_that_are_not_finite_are_named(tmp_path: Path) -> None:
     assert weights.read_weights(tmp_path / "weights").keys() == whole.keys()
     broken = {**whole, "b": torch.tensor([1.0, torch.nan]), "c": torch.tensor([torch.inf])}
     save_file(broken, tmp_path / "weights")
-    with pytest.raises(FolderError, match=r"training diverged: not all values are finite in\n  b\n  c$"):
+    with pytest.raises(
+        FolderError, match=r"training diverged: these tensors contain values that are not finite:\n  b\n  c$"
+    ):
         weights.read_weights(tmp_path / "weights")
 
 

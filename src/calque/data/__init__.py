@@ -1,4 +1,4 @@
 """From corpora on disk to batches: corpora are read, checked and stored as ids, and batches are planned and collated.
 
-May use text, folders, tensors, config, parsing and errors.
+It may import text, folders, tensors, config, parsing and errors.
 """

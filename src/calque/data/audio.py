@@ -28,7 +28,7 @@ class Clip(NamedTuple):
 
     @property
     def cell(self) -> str:
-        """The clip as text, which `Clip.of` reads."""
+        """The clip serialised as text, from which `Clip.of` restores it."""
         return json.dumps([self.path, self.start, self.end], ensure_ascii=False)
 
     @classmethod
@@ -36,20 +36,20 @@ class Clip(NamedTuple):
         return cls(*json.loads(cell))
 
     def name(self, folder: Path) -> str:
-        """The file of the clip, for messages, with its times if it is a part of the file."""
+        """The clip as messages name it: its file, with start and end times if the clip is only part of the file."""
         part = "" if self.start is None and self.end is None else f" ({self.start or 0:g} to {_end(self.end)})"
         return f"{folder / self.path}{part}"
 
 
 class Sound(NamedTuple):
-    """One channel of samples, and their number per second."""
+    """One channel of audio samples, and their sampling rate."""
 
     samples: Samples  # between −1 and 1
     rate: int
 
 
 class SoundHeader(NamedTuple):
-    """What the header of an audio file says."""
+    """The length of a clip, and the sampling rate and number of channels of its file."""
 
     seconds: float
     rate: int
@@ -57,14 +57,14 @@ class SoundHeader(NamedTuple):
 
 
 def sound_header(clip: Clip, *, folder: Path) -> SoundHeader:
-    """The length of a clip, and the sampling rate and channels of its file; a DataError if it cannot be read."""
+    """The header of a clip's file, with the length of the clip. Raises a DataError if the file cannot be read."""
     with _open(folder / clip.path) as file:
         _, count = _part(clip, file, folder=folder)
         return SoundHeader(count / file.samplerate, file.samplerate, file.channels)
 
 
 def read_sound(clip: Clip, *, folder: Path) -> Sound:
-    """The samples of a clip, mixed down to mono; a DataError names a file that cannot be used."""
+    """The samples of a clip, mixed down to mono. Raises a DataError that names the file if it cannot be used."""
     soundfile = _soundfile()
     with _open(folder / clip.path) as file:
         first, count = _part(clip, file, folder=folder)
@@ -75,28 +75,28 @@ def read_sound(clip: Clip, *, folder: Path) -> Sound:
         rate = file.samplerate
     if read < count:
         raise DataError(
-            f"{clip.name(folder)}: truncated: {read / rate:.2f} s of audio, its header says {count / rate:.2f}"
+            f"{clip.name(folder)}: truncated: {read / rate:.2f} s of audio, but its header says {count / rate:.2f} s"
         )
     if not np.isfinite(samples).all():
-        raise DataError(f"{clip.name(folder)}: damaged audio: samples that are not numbers")
+        raise DataError(f"{clip.name(folder)}: damaged audio: some samples are infinite or not a number")
     return Sound(samples, rate)
 
 
 def read_at_rate(clip: Clip, *, folder: Path, rate: int) -> Samples:
-    """The samples of a clip, resampled to `rate` if its file has another."""
+    """The samples of a clip, resampled if the sampling rate of its file is not `rate`."""
     sound = read_sound(clip, folder=folder)
     return resample(sound.samples, source=sound.rate, target=rate)
 
 
 def to_int16(samples: NDArray[Any]) -> NDArray[np.int16]:
-    """Samples as 16-bit integers; those beyond ±1 are clipped."""
+    """The samples as 16-bit integers. Samples beyond ±1 are clipped."""
     scaled = samples * 32768.0
     np.rint(scaled, out=scaled)
     return np.clip(scaled, -32768, 32767, out=scaled).astype(np.int16)
 
 
 def clip_problem(clip: Clip, *, folder: Path) -> str | None:
-    """Why a clip cannot be used, or None if it can; the file is decoded."""
+    """Why a clip cannot be used, or None if it can be. Decodes the clip to find out."""
     try:
         read_sound(clip, folder=folder)
     except DataError as error:
@@ -105,10 +105,12 @@ def clip_problem(clip: Clip, *, folder: Path) -> str | None:
 
 
 def _part(clip: Clip, file: Any, *, folder: Path) -> tuple[int, int]:
-    """The first sample of a clip in its file, and their number."""
+    """The index of a clip's first sample in its file, and the number of its samples."""
     total, rate = int(file.frames), int(file.samplerate)
     if not 100 <= rate <= 1_000_000 or file.channels < 1:
-        raise DataError(f"{clip.name(folder)}: damaged audio: {rate} samples per second, {file.channels} channels")
+        raise DataError(
+            f"{clip.name(folder)}: damaged audio: its header says {rate} samples per second, {file.channels} channels"
+        )
     if total <= 0:
         raise DataError(f"{clip.name(folder)}: empty: no audio")
     start, end = clip.start or 0.0, total / rate if clip.end is None else clip.end
@@ -116,17 +118,20 @@ def _part(clip: Clip, file: Any, *, folder: Path) -> tuple[int, int]:
     first, last = (round(start * rate), min(round(end * rate), total)) if is_inside else (0, 0)
     if first >= last:
         raise DataError(
-            f"{clip.name(folder)}: the file has {total / rate:.2f} s of audio; start must be before end, both within it"
+            f"{clip.name(folder)}: the file has {total / rate:.2f} s of audio; the start must be before the end, and "
+            "both must lie within the file"
         )
     if last - first > LONGEST * rate:
-        raise DataError(f"{clip.name(folder)}: longer than {LONGEST // 3600} hours; split it")
+        raise DataError(f"{clip.name(folder)}: longer than {LONGEST // 3600} hours; split the recording")
     if last - first > MOST:
-        raise DataError(f"{clip.name(folder)}: {last - first:,} samples per channel, more than {MOST:,}; split it")
+        raise DataError(
+            f"{clip.name(folder)}: {last - first:,} samples per channel, at most {MOST:,} are read; split the recording"
+        )
     return first, last - first
 
 
 def _mixed(file: Any, *, first: int, count: int) -> tuple[Samples, int]:
-    """The mean of the channels of a part of a file, and how many samples could be read; decoded block by block."""
+    """A part of a file, mixed down to mono block by block, and the number of samples that could be read."""
     samples, read = np.empty(count, dtype=np.float32), 0
     file.seek(first)
     while read < count:
@@ -153,7 +158,7 @@ def _open(path: Path) -> Any:
     except (soundfile.SoundFileError, RuntimeError, TypeError, OSError) as error:
         if status.st_size == 0:
             raise DataError(f"{path}: empty file") from None
-        raise DataError(f"{path}: not audio that can be read (wav, flac, ogg, …): {_reason(error)}") from None
+        raise DataError(f"{path}: cannot be read as audio (wav, flac, ogg, …): {_reason(error)}") from None
 
 
 def _reason(error: BaseException) -> str:

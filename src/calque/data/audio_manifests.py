@@ -1,4 +1,4 @@
-"""Rows of a manifest of recordings, and the problems of recordings that cannot be used."""
+"""Parses manifests of recordings, and reports recordings that cannot be used."""
 
 import json
 import math
@@ -35,8 +35,9 @@ class ManifestRows(NamedTuple):
 def parse_manifest(block: Block, corpus: AudioConfig, *, limit: int) -> ManifestRows:
     """The usable recordings of a block of a manifest, and the problems of the others.
 
-    Lines that are not entries are malformed, and always rejected. Recordings that cannot be read, or are empty, are
-    listed as invalid, which `data.invalid` rejects or leaves out. Every file is decoded once for this.
+    A line that is not a valid entry is malformed, which is always an error. Recordings that cannot be read, or are
+    empty, are listed as invalid; `data.invalid` decides whether they are an error or are skipped. Every recording is
+    decoded once to find them.
     """
     (lines,) = block.files
     if block.first == 1:
@@ -84,15 +85,15 @@ def parse_manifest(block: Block, corpus: AudioConfig, *, limit: int) -> Manifest
 
 
 def table_header(head: bytes, corpus: AudioConfig) -> dict[str, int] | None:
-    """The columns of a table by name, if its first line names them; None if the line is an entry."""
+    """The index of each column, by its name in the header; None if the table has no header."""
     text, _ = strip_bom(decode(head)[0])
     names = strip_return(text)[0].split("\t")
     if corpus.audio_key not in names:
         return None
     if corpus.text_key not in names:
         raise DataError(
-            f"{corpus.path}: line 1: columns {', '.join(map(repr, names))}, but none is {corpus.text_key!r} "
-            "(data.train.text_key)"
+            f"{corpus.path}: line 1: found the columns {', '.join(map(repr, names))}, but none named "
+            f"{corpus.text_key!r}; set data.train.text_key to the name of the transcript's column"
         )
     return {name: place for place, name in enumerate(names)}
 
@@ -124,14 +125,17 @@ def _object(text: str, corpus: AudioConfig) -> Entry:
 
 def _entry(values: dict[str, Any], corpus: AudioConfig) -> Entry:
     for key in (corpus.audio_key, corpus.text_key):
-        if not isinstance(values.get(key), str):
-            found = "no key" if key not in values else f"{type(values[key]).__name__}, not text, under"
-            raise ValueError(f"{found} {key!r}; found {', '.join(map(repr, list(values)[:8])) or 'none'}")
+        if key not in values:
+            raise ValueError(f"no key {key!r}; found {', '.join(map(repr, list(values)[:8])) or 'none'}")
+        if not isinstance(values[key], str):
+            raise ValueError(f"the value of {key!r} is not text but {type(values[key]).__name__}")
     if not values[corpus.audio_key].strip() or "\0" in values[corpus.audio_key]:
-        raise ValueError(f"{corpus.audio_key!r} is not the name of a file")
+        raise ValueError(
+            f"the value of {corpus.audio_key!r} is not a file name: it is empty or contains a NUL character"
+        )
     text = values[corpus.text_key]
     if any("\ud800" <= character <= "\udfff" for character in text + values[corpus.audio_key]):
-        raise ValueError("a lone surrogate, which is not valid Unicode")
+        raise ValueError("contains a lone surrogate, which is not valid Unicode")
     start, end = (_seconds(values, key) for key in ("start", "end"))
     return Entry(Clip(values[corpus.audio_key], start, end), text, str(values.get("speaker") or ""))
 
@@ -145,5 +149,5 @@ def _seconds(values: dict[str, Any], key: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise ValueError(f"{key!r} is {str(value)[:20]!r}, not a number of seconds")
+        raise ValueError(f"{key!r} is {str(value)[:20]!r}, expected a number of seconds")
     return seconds

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class Batch(Protocol):
-    """Padded rows of a store; the loss of a batch is a sum over `weight` terms, such as target tokens or words."""
+    """Padded rows of a store. The loss of a batch is a sum over `weight` terms, such as target tokens or words."""
 
     @property
     def rows(self) -> int:
@@ -40,7 +40,7 @@ class Batch(Protocol):
         ...
 
     def to(self, device: torch.device) -> Self:
-        """The same batch on a device; lengths stay on the CPU."""
+        """The same batch on a device. Lengths stay on the CPU."""
         ...
 
     def pin(self) -> Self:
@@ -53,16 +53,16 @@ class Batch(Protocol):
 
 
 def row_slices(rows: int, *, parts: int) -> list[slice]:
-    """`parts` slices of nearly equal size that cover all rows, or one slice per row if there are fewer rows."""
+    """`parts` slices of nearly equal size that cover all rows, or one slice per row if there are fewer."""
     count = min(parts, rows)
     edges = [round(index * rows / count) for index in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: int, ahead: int) -> Iterator[Result]:
-    """`make(item)` for each item, in order, computed by threads up to `ahead` items early; re-raises their errors.
+    """`make(item)` for each item, in order, computed by threads up to `ahead` items in advance.
 
-    Without workers, each result is computed when it is requested.
+    Errors in a thread are raised again here. Without workers, each result is computed when it is requested.
     """
     if workers == 0:
         yield from map(make, items)
@@ -80,7 +80,7 @@ def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: 
 
 
 class _Prefetched(Generic[Item, Result]):
-    """State shared by the threads of `prefetch`, which take numbered items; one reader gets the results in order."""
+    """The state that the threads of `prefetch` share with the reader, who gets the results in order."""
 
     def __init__(self, items: Iterator[Item], make: Callable[[Item], Result], *, capacity: int) -> None:
         self._items, self._make, self._capacity = items, make, capacity

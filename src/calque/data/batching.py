@@ -1,4 +1,4 @@
-"""Which rows make up the batches of an epoch: a pure function of seed and epoch, computed lazily.
+"""Decides which rows make up the batches of an epoch: a pure function of seed and epoch, computed lazily.
 
 Bucketed: blocks of neighbouring rows are shuffled; the rows of a window of blocks are sorted by length and cut into
 batches; the window's batches are shuffled. Streams: running text is cut into streams that are read in parallel. The
@@ -32,11 +32,12 @@ class BatchConfig(Config):
     """The largest number of positions per batch, over all padded columns (source and target) and including padding;
     auto finds the largest number that fits the device when training begins, and writes it here."""
     shapes: Literal["exact", "static"] = "exact"
-    """exact: a batch is as wide as its longest row; static: a few fixed shapes, for compiled graphs."""
+    """exact: a batch is as wide as its longest row; static: batches have a few fixed shapes, for compiled graphs."""
     static_shapes: int = Field(default=16, ge=1, le=64)
     """The largest number of static shapes. More of them waste less on padding, fewer take less time to compile."""
     workers: int = Field(default=1, ge=0, le=64)
-    """Threads that prepare batches in advance; 0 prepares them between steps. The batches do not depend on it."""
+    """The number of threads that prepare batches in advance; with 0, they are prepared between steps. The contents of
+    batches do not depend on it."""
 
     @field_validator("tokens", mode="before")
     @classmethod
@@ -46,20 +47,23 @@ class BatchConfig(Config):
         return value
 
     def order_settings(self) -> dict[str, Any]:
-        """The settings that the batches of an epoch depend on, by name; those added later only if they are changed."""
+        """The settings that determine the batches of an epoch, by name.
+
+        Settings added in later versions are included only if they differ from their defaults.
+        """
         is_changed = self.static_shapes != type(self).model_fields["static_shapes"].default
         return self.model_dump(mode="json", exclude={"workers"} if is_changed else {"workers", "static_shapes"})
 
     @property
     def budget(self) -> int:
-        """The value of `tokens`; a ValueError if it is still "auto", not yet determined for the device."""
+        """The value of `tokens`. Raises a ValueError if it is "auto" and has not been determined for the device yet."""
         if self.tokens == "auto":
             raise ValueError("batch.tokens is 'auto' and has not been determined for this device yet")
         return self.tokens
 
 
 class Shard(NamedTuple):
-    """The share of one rank in a batch: its number `rank`, and the number of `ranks` that divide the batch."""
+    """One rank's share of a batch: `rank` is its number, from 0, among the `ranks` that divide the batch."""
 
     rank: int
     ranks: int
@@ -96,9 +100,9 @@ class Order(Protocol):
 
 
 class Bucketed:
-    """Batches of rows of similar length, within a budget of positions.
+    """Forms batches of rows of similar length, within a budget of positions.
 
-    `widths` are the lengths on each padded axis: source and target of a pair, or one column alone.
+    `widths` are the widths of the rows on each padded axis: source and target of pairs, or a single column.
     """
 
     def __init__(self, widths: Sequence[Widths], *, spans: Sequence[Span], config: BatchConfig, seed: int) -> None:
@@ -170,7 +174,7 @@ class Bucketed:
 
 
 class Streams:
-    """Running text of `length` tokens: `rows` streams of equal length, read `steps` tokens at a time.
+    """Divides a running text of `length` tokens into `rows` streams of equal length, read `steps` tokens at a time.
 
     A batch's indices are the positions in the text at which its streams continue. Tokens at the end of the text that do
     not fill all streams are not read. With `jitter`, the number of tokens per batch and stream varies around `steps`
@@ -269,7 +273,7 @@ def _last_batches(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned
 
 
 def _windows(spans: tuple[Span, ...], *, seed: int, epoch: int) -> Iterator[Array]:
-    """The row indices of an epoch, one array per window: consecutive blocks after the blocks were shuffled."""
+    """Yields the row indices of an epoch, one array per window. A window is a series of blocks in shuffled order."""
     blocks = np.concatenate(
         [np.zeros((0, 2), dtype=np.int64)]
         + [_draw(span, seed=seed, corpus=corpus, epoch=epoch) for corpus, span in enumerate(spans)]

@@ -1,6 +1,6 @@
-"""Length buckets: at most sixteen batch sizes for a corpus, chosen to fit its lengths.
+"""Length buckets: a small number of batch sizes for a corpus, chosen to fit its lengths.
 
-Compiled or captured graphs need few sizes; little padding needs many. The search minimises the padded positions
+Compiled or captured graphs need few sizes, but few sizes mean much padding. The search minimises the padded positions
 
     Σ over rows of (total width of the cheapest size that holds the row)  +  ½ budget per size
 
@@ -27,7 +27,7 @@ class Size(NamedTuple):
 
     @property
     def positions(self) -> int:
-        """The number of positions in a batch of this size, padding included; its rows if no axis is padded."""
+        """The number of positions in a batch of this size, padding included, or of rows if no axis is padded."""
         return self.rows * (sum(self.widths) if self.widths else 1)
 
 
@@ -57,7 +57,7 @@ def find_sizes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Size, 
 
 
 def boundaries(counts: Array) -> Array:
-    """Candidate widths, given the number of rows of each length: quantiles, which include the greatest length."""
+    """Candidate widths: quantiles of the lengths, including the greatest, given the number of rows of each length."""
     lengths = np.flatnonzero(counts)
     if len(lengths) <= _BOUNDARIES:
         return lengths
@@ -68,7 +68,7 @@ def boundaries(counts: Array) -> Array:
 
 
 def _rows(width: int, *, budget: int) -> int:
-    """The number of rows of this width that fit into the budget, rounded to a multiple of eight if possible."""
+    """The number of rows of this width that fit into the budget, rounded down to a multiple of eight if possible."""
     rows = max(1, budget // max(1, width))  # rows without values have no width
     return rows if rows < 8 else rows // 8 * 8
 
@@ -147,7 +147,7 @@ class _Cells(NamedTuple):
         return cls(source, target, counts, (histogram.sources, histogram.targets), budget)
 
     def column(self, corner: tuple[int, int]) -> Array:
-        """For each cell, the positions that a pair takes in the batch size `corner`; infinite if it does not fit."""
+        """For each cell, the positions that a pair takes in the batch size `corner`, or infinity if it does not fit."""
         width = float(self.widths[0][corner[0]] + self.widths[1][corner[1]])
         return np.where((self.source <= corner[0]) & (self.target <= corner[1]), width, np.inf)
 

@@ -31,7 +31,10 @@ class CaptionBatch(PairBatch):
 
 
 def caption_widths(store: Store, *, positions: int) -> tuple[Widths, Widths]:
-    """The positions of each row in a batch: those of its encoded image, and of its longest caption and a mark."""
+    """The number of positions that each row takes in a batch: for its encoded image, and for its longest caption.
+
+    The caption's positions include one for BOS or EOS.
+    """
     column = store[CAPTION_LENGTHS]
     longest = np.zeros(len(store), dtype=np.uint32)
     if len(store):
@@ -40,9 +43,10 @@ def caption_widths(store: Store, *, positions: int) -> tuple[Widths, Widths]:
 
 
 def collate_captions(store: Store, planned: Planned, *, turn: int, shard: Shard = WHOLE) -> CaptionBatch:
-    """The batch of a plan: of an image with several captions, those in turn; with a shard, only that rank's rows.
+    """The batch of a plan, with one caption per image; with a shard, only the rows of that rank.
 
-    Row i has caption number (i + turn) mod n of its n captions; in training, `turn` is the epoch.
+    If an image has n captions, they take turns: row i has caption number (i + turn) mod n. In training, `turn` is the
+    epoch.
     """
     shared_weight = int((_chosen(store, planned.indices, turn=turn)[1] + 1).sum())
     planned = planned.shard(shard)
@@ -68,7 +72,7 @@ def collate_captions(store: Store, planned: Planned, *, turn: int, shard: Shard 
 
 
 def gather_pixels(column: Column, indices: Array, *, rows: int) -> Array:
-    """The images [B,H,H,3] of some rows; rows beyond the indices are black."""
+    """The images [B,H,H,3] of the rows with these indices, followed by black images up to `rows`."""
     size = column.values.shape[1]
     pixels = np.zeros((rows, size, size, 3), dtype=np.uint8)
     for row, index in enumerate(indices.tolist()):

@@ -16,7 +16,7 @@ from calque.data.store import ColumnKind, Rows, pack, smallest_unsigned
 from calque.text import TextConfig, Tokenizer, load_tokenizer, save_columns, train_tokenizer
 
 IMAGE, CAPTION, CAPTION_LENGTHS = "image", "caption", "caption_lengths"
-"""The columns: the rows of pixels of an image, the ids of all its captions, and the length of each caption."""
+"""The columns of a store: the rows of pixels of an image, the ids of all its captions, and each caption's length."""
 TEXT = "text"  # the name of the tokenizer
 
 
@@ -78,7 +78,7 @@ class CaptionPreparation(NamedTuple):
 
 
 class CaptionNumericaliser(NamedTuple):
-    """Converts captions to ids, and reads their images; captions without tokens or with too many are left out."""
+    """Converts captions to ids, and reads their images. Captions without tokens or with too many are left out."""
 
     tokenizer: Tokenizer
     size: int

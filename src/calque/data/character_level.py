@@ -1,4 +1,4 @@
-"""Character-level pairs, such as inflected forms or pronunciations: recognised, and the text settings that suit them.
+"""Recognises character-level pairs, such as inflected forms or pronunciations, and chooses text settings for them.
 
 A line is measured in words between white space; in scripts without spaces every character is a word. Each side of a
 sample of distinct pairs is one of four kinds:
@@ -36,7 +36,7 @@ SYMBOLS, SYMBOL_SHARE, SYMBOL_USES, SYMBOL_LENGTH = 200, 0.99, 20, 3.0
 RECURRING = 0.005  # of the lines
 FEATURE_WORDS = 6  # of a line
 VARIED = 0.5  # different lines per pair
-OVERRIDE = "text.kind=sentencepiece trains on subwords"
+OVERRIDE = "set text.kind=sentencepiece to train on subwords instead"
 _FEATURE_MARKS = re.compile(r"[;|,=+:]")
 
 Pair = tuple[str, str]
@@ -45,7 +45,7 @@ SideKind = Literal["symbols", "word", "features", "text"]
 
 
 class CharacterLevel(NamedTuple):
-    """The unit that each side of character-level pairs should be read in, and the evidence."""
+    """The units in which the two sides of character-level pairs should be read, and the evidence for them."""
 
     source: Unit
     target: Unit
@@ -53,16 +53,16 @@ class CharacterLevel(NamedTuple):
 
 
 class ChosenText(NamedTuple):
-    """The text section of a config, and a message with the reason for it."""
+    """A text section for a config, and a message that gives the reason for it."""
 
     section: Values
     message: str
 
 
 def chosen_text(data: DataConfig, *, joint: bool) -> ChosenText | None:
-    """The text section for character-level pairs; `joint` says if the model needs one vocabulary for both sides.
+    """The text section for character-level pairs; `joint` says whether the model needs one vocabulary for both sides.
 
-    None for all other corpora and for corpora that cannot be read, which the preparation of the data reports.
+    Returns None for all other corpora, and for corpora that cannot be read. Preparing the data reports the latter.
     """
     level = _recognised(data)
     section = None if level is None else _section(level, joint=joint)
@@ -72,7 +72,7 @@ def chosen_text(data: DataConfig, *, joint: bool) -> ChosenText | None:
 
 
 def suggestion(data: DataConfig) -> str:
-    """The text settings of character-level pairs, with a reason; empty for all other corpora."""
+    """A message that suggests text settings for character-level pairs, with the reason; empty for other corpora."""
     level = _recognised(data)
     return "" if level is None else f"{_assignments(level)} would suit these pairs better: {level.evidence}"
 
@@ -112,9 +112,9 @@ def side_kind(lines: Sequence[str]) -> SideKind:
 
 
 def sample_pairs(data: DataConfig) -> list[Pair]:
-    """A sample of the training pairs, at even distances in the first READ lines; none if a corpus has no pairs.
+    """A sample of the training pairs, taken at even distances from the first READ lines.
 
-    Corpora that cannot be read raise a DataError or an OSError.
+    Sampling stops at the first corpus that has no pairs. Raises a DataError or an OSError if a corpus cannot be read.
     """
     pairs: list[Pair] = []
     step, seen = 1, 0
@@ -145,9 +145,9 @@ def _assignments(level: CharacterLevel) -> str:
 
 
 def _section(level: CharacterLevel, *, joint: bool) -> Values | None:
-    """The config's text section for pairs that are read by character.
+    """The config's text section for character-level pairs.
 
-    None if the model needs one vocabulary for both sides, but the two are split in different ways.
+    None if the model needs one vocabulary for both sides, but the sides are read in different units.
     """
     if level.source == level.target:
         return {"kind": level.source, **({"joint": True} if joint else {})}
@@ -157,7 +157,7 @@ def _section(level: CharacterLevel, *, joint: bool) -> Values | None:
 
 
 def _columns(corpora: Sequence[Corpus], *, limit: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """The sources and targets of each block; stops at the first corpus without pairs."""
+    """Yields the sources and targets of each block. Stops at the first corpus that has no pairs."""
     for corpus in corpora:
         if not isinstance(corpus, PairCorpus):
             return
@@ -190,7 +190,7 @@ def _are_words(lines: Sequence[str]) -> bool:
 
 
 def _is_word(line: str) -> bool:
-    """Whether a line is one word; a line in a script without spaces is one if it is short."""
+    """Whether a line is a single word. In a script without spaces, every short line counts as one."""
     if line and line.split() != [line]:  # it has white space
         return False
     return not any(map(is_unspaced, line)) or len(line) <= UNSPACED_WORD
@@ -208,7 +208,7 @@ def _are_symbols(lines: Sequence[Sequence[str]]) -> bool:
 
 
 def _open_words(lines: Sequence[str]) -> Iterator[int]:
-    """For each line, the number of words with a feature that is rare in other lines; all words of a long line."""
+    """For each line, the number of words that contain a rare feature. In a line of many words, every word counts."""
     features = [[_features(word) for word in _words(line)] for line in lines]
     lines_with: Counter[str] = Counter()
     for line in features:

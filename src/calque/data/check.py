@@ -40,15 +40,15 @@ class CorpusReport(NamedTuple):
     """The number of rows with text in every column that is read."""
     tally: Tally
     invalid: list[str]
-    """The first invalid UTF-8: file, line, byte."""
+    """File, line and byte of the first few places with invalid UTF-8."""
     problems: list[str]
     """Reasons why training would reject the corpus: misaligned files, malformed rows, an unreadable file."""
     warnings: list[str]
-    """Doubtful findings that training would accept."""
+    """Suspicious findings that would not prevent training."""
     lengths: dict[str, Lengths]
-    """Length statistics by what they measure, such as source characters."""
+    """Length statistics, by a name such as source characters."""
     counts: dict[str, Counter[str]]
-    """How often each value of a column occurs, such as a label."""
+    """How often each value of a column, such as a label, occurs."""
     ratios: Ratios | None
     """The ratios of target to source lengths; None unless rows are pairs."""
 
@@ -59,23 +59,23 @@ class Overlap(NamedTuple):
     role: str
     rows: int
     first: int
-    """Rows whose first column (the source of a pair, the words of a sentence) is also in training."""
+    """The number of rows whose first column (the source of a pair, the words of a sentence) is also in training."""
     whole: int
-    """Rows that are also in training."""
+    """The number of rows that are also in training."""
 
 
 class CheckReport(NamedTuple):
     """The result of `check`: a report per corpus, and comparisons between them."""
 
     unit: str
-    """The name of rows, in the plural: pairs, lines or sentences."""
+    """What the rows are called, in the plural: pairs, lines or sentences."""
     columns: tuple[str, ...]
     """The columns that are read."""
     corpora: list[CorpusReport]
     duplicates: int
-    """Training rows that repeat an earlier one."""
+    """The number of training rows that repeat an earlier one."""
     duplicates_of_first: int
-    """Training rows whose first column repeats an earlier one."""
+    """The number of training rows whose first column repeats that of an earlier row."""
     overlaps: list[Overlap]
     unknown: dict[str, Counter[str]] | None
     """Words or characters outside the vocabularies, by a name such as source characters; None without a store."""
@@ -198,7 +198,7 @@ def _inspect(
 
 
 def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Block]]:
-    """Every block with the number of its corpus; a corpus that cannot be read is recorded as a problem and skipped."""
+    """Yields every block with the number of its corpus. Records a problem for a corpus that cannot be read."""
     for number, summary in enumerate(summaries):
         try:
             for block in read_blocks(summary.corpus, limit=limit):

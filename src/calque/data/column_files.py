@@ -1,6 +1,6 @@
-r"""Sentences of labelled words: CoNLL-U, and files of plain columns such as those of CoNLL-2000.
+r"""Sentences of labelled words, read from CoNLL-U or from files of plain columns such as those of CoNLL-2000.
 
-A sentence keeps its lines unchanged, so a file with one column replaced differs in that column only: line ends, spaces,
+A sentence keeps its lines unchanged, so replacing one column of a file changes nothing else: line ends, spaces,
 comments and a missing "\n" at the end are preserved. Columns are counted from 1.
 """
 
@@ -16,7 +16,7 @@ from calque.errors import DataError
 from calque.text.cleaning import BYTE_ORDER_MARK, strip_bom
 
 ColumnFormat = Literal["conllu", "columns"]
-"""conllu: ten tab-separated columns, and comments; columns: separated by tabs if a line has any, else by spaces."""
+"""conllu: ten tab-separated columns, with comments. columns: separated by tabs if the line has any, else by spaces."""
 
 CONLLU_COLUMNS = 10
 LINE_BYTES = 1 << 16  # the longest line
@@ -60,11 +60,11 @@ def file_sentences(path: Path, *, format: ColumnFormat, columns: int = 1) -> Ite
 def read_sentences(
     lines: Iterable[bytes], *, name: str, format: ColumnFormat, columns: int = 1, first: int = 1
 ) -> Iterator[ColumnSentence]:
-    """Every sentence as soon as it is complete; only one sentence is in memory at a time.
+    """Yields every sentence as soon as it is complete; only one sentence is in memory at a time.
 
-    `lines` are those of a file from line number `first` on, including their line ends.
-    Every word must have `columns` columns without empty values, and at least ten in CoNLL-U. The problems of the first
-    malformed line and of the 2,048 lines after it are raised together as a DataError, each with `name` and line.
+    `lines` are those of a file from line number `first` on, including their line ends. Every word must have values in
+    the first `columns` columns, and in at least ten in CoNLL-U. The problems of the first malformed line and of the
+    2,048 lines after it are raised together as a DataError, each with `name` and line number.
     """
     numbered = enumerate(lines, start=first)
     required = max(columns, CONLLU_COLUMNS if format == "conllu" else 1)
@@ -84,10 +84,10 @@ def read_sentences(
 
 
 def with_column(sentence: ColumnSentence, *, column: int, values: Sequence[str]) -> bytes:
-    """The sentence's bytes with a column replaced by `values`, one per word; the column after the last is appended.
+    """The sentence's bytes with a column replaced by `values`, one per word.
 
-    In CoNLL-U, multiword tokens and empty nodes have `_` in an appended column.   Law: replacing a column by its own
-    values returns the bytes that were read.
+    If `column` is the number after the last, a column is appended; in CoNLL-U, multiword tokens and empty nodes have
+    `_` in it.   Law: replacing a column with its own values returns the bytes that were read.
     """
     assert len(values) == len(sentence.words), f"{len(values)} values for {len(sentence.words)} words"
     by_line = dict(zip(sentence.words, values, strict=True))
@@ -111,7 +111,7 @@ class _Line(NamedTuple):
     mark: str
     """A byte order mark, or an empty string."""
     parts: list[str]
-    """If tabs separate the parts, every part is a cell; if spaces do, every part that is not empty."""
+    """If tabs separate the parts, every part is a cell. If spaces do, only the parts that are not empty are cells."""
     separator: str
     end: str
     """Spaces, tabs and the line end after the last cell."""
@@ -146,10 +146,10 @@ def _split(text: str, *, number: int, format: ColumnFormat) -> _Line:
 
 
 def _replaced(line: _Line, *, column: int, value: str, number: int) -> bytes:
-    """The line with a column set to a value; a ValueError if the result would not be parsed back to that value."""
+    """The line with a column set to a value. Raises a ValueError if parsing the result would not return that value."""
     parts, indices, cells = list(line.parts), line.cell_indices, line.cells
     if column > len(indices) + 1:
-        raise ValueError(f"{len(indices)} columns, so column {column} can be neither replaced nor appended")
+        raise ValueError(f"found {len(indices)} columns, so column {column} can be neither replaced nor appended")
     if column > len(indices):
         parts.append(value)
     else:
@@ -185,7 +185,7 @@ class _Reader:
         self.ids = _Ids()
 
     def read(self, raw: bytes, *, number: int) -> ColumnSentence | None:
-        """Reads a line; returns the sentence that it completes, if it completes one."""
+        """Reads a line. Returns the sentence that it completes, or None if it completes none."""
         if not self.is_ended:
             raise ValueError(f"line {number - 1} has no line end, but lines follow: pass lines including line ends")
         is_long = len(raw.removesuffix(b"\n")) > LINE_BYTES
@@ -214,7 +214,8 @@ class _Reader:
         self.size += len(raw) + _OVERHEAD
         if self.size > SENTENCE_BYTES:
             self._report(
-                self.first, f"a sentence of at least {len(self.lines):,} lines; sentences end with an empty line"
+                self.first,
+                f"a sentence of at least {len(self.lines):,} lines is too long; put an empty line after every sentence",
             )
             refuse(self.problems)
 

@@ -1,9 +1,8 @@
 """Compressed files: recognised by their first bytes, whatever their name, and decompressed in bounded memory.
 
-A file is written in the format that its name stands for.
-
-gzip, xz, bzip2 and, if a package for it is installed, Zstandard. A file may consist of several compressed streams one
-after the other, as parallel compressors write them; anything else after the end of a stream is damage.
+Supported are gzip, xz, bzip2 and, if a package for it is installed, Zstandard. A file may consist of several compressed
+streams, one after the other, as parallel compressors write them. Anything else after the end of a stream is an error.
+Files are written in the format that their name stands for.
 """
 
 import bz2
@@ -75,7 +74,7 @@ def compressor_for(path: Path | None) -> Compressor:
 
 
 class DamagedError(ValueError):
-    """A compressed stream that is truncated or corrupt; `format` is the name of its format."""
+    """Raised for a compressed stream that is truncated or corrupt; `format` is the name of its format."""
 
     def __init__(self, format: str, reason: object) -> None:
         super().__init__(str(reason))
@@ -83,9 +82,9 @@ class DamagedError(ValueError):
 
 
 def read_magic(file: io.RawIOBase) -> bytes:
-    """The first bytes of a file: as many as it takes to recognise a format, or to exclude all of them.
+    """The first bytes of a file: as many as are needed to recognise a format, or to rule out all formats.
 
-    They are read one by one, because a pipe that is still open may hold no more.
+    They are read one by one, because reading more from an open pipe might block.
     """
     head = b""
     while head not in _MAGIC and any(magic.startswith(head) for magic in _MAGIC) and (byte := file.read(1)):
@@ -115,7 +114,7 @@ def decompressed(stream: "io.BufferedReader[Any]", *, magic: bytes, path: Path) 
 
 
 def unsupported(path: Path) -> str | None:
-    """Why the compression of a file cannot be read, and what to do; None if it can."""
+    """Why a compressed file cannot be read, and what to do; None if it can be read."""
     with path.open("rb", buffering=0) as file:
         return _unsupported(_MAGIC.get(read_magic(file)), path=path)
 

@@ -1,4 +1,4 @@
-"""Corpora: the kinds of files that text is read from, and their lines in raw blocks.
+"""Corpora: the kinds of files that data is read from, and their lines in raw blocks.
 
 Lines are read in blocks so that other processes can do the slow work: decoding, parsing and tokenisation.
 """
@@ -47,7 +47,7 @@ class FilesConfig(Config):
     alignments: Path | None = None
     """Word alignments for guided attention: one line per pair, in Pharaoh format (0-0 1-2)."""
     weight: Weight = 1.0
-    """How often an epoch reads each pair; 0.5: every pair once in two epochs."""
+    """How often an epoch reads each pair; with 0.5, every pair is read once in two epochs."""
 
 
 class JsonlConfig(Config):
@@ -63,7 +63,7 @@ class JsonlConfig(Config):
     alignments: Path | None = None
     """Word alignments for guided attention: one line per pair, in Pharaoh format (0-0 1-2)."""
     weight: Weight = 1.0
-    """How often an epoch reads each pair; 0.5: every pair once in two epochs."""
+    """How often an epoch reads each pair; with 0.5, every pair is read once in two epochs."""
 
 
 class TextFileConfig(Config):
@@ -73,7 +73,7 @@ class TextFileConfig(Config):
     path: Path
     """The text, one sentence per line, plain or compressed."""
     weight: Weight = 1.0
-    """How often an epoch reads each line; 0.5: every line once in two epochs."""
+    """How often an epoch reads each line; with 0.5, every line is read once in two epochs."""
 
 
 class ConlluConfig(Config):
@@ -83,7 +83,7 @@ class ConlluConfig(Config):
     path: Path
     """The file, plain or compressed."""
     weight: Weight = 1.0
-    """How often an epoch reads each sentence; 0.5: every sentence once in two epochs."""
+    """How often an epoch reads each sentence; with 0.5, every sentence is read once in two epochs."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class ColumnFileConfig(Config):
     columns: tuple[str, ...] = Field(default=("form", "label"), min_length=1)
     """The names of the file's columns, in order; columns after the last name are ignored."""
     weight: Weight = 1.0
-    """How often an epoch reads each sentence; 0.5: every sentence once in two epochs."""
+    """How often an epoch reads each sentence; with 0.5, every sentence is read once in two epochs."""
 
     @field_validator("columns")
     @classmethod
@@ -133,28 +133,28 @@ Corpus = Annotated[
 class ValidationConfig(Config):
     """How many training pairs are held out for validation if there is no validation corpus.
 
-    A hash of the source text selects them: always the same pairs, and pairs with equal sources stay together. Of
-    running text, the last lines are held out.
+    They are selected by a hash of the source text, so they are always the same, and pairs with equal sources stay
+    together. With running text, the last lines are held out.
     """
 
     share: float = Field(default=0.01, gt=0, lt=1)
     """The share of all pairs to hold out."""
     minimum: int = Field(default=50, ge=1)
-    """The least number of pairs to hold out, but never more than half of all pairs."""
+    """The minimum number of pairs to hold out; at most half of all pairs are held out."""
     maximum: int = Field(default=2000, ge=1)
-    """The largest number of pairs to hold out."""
+    """The maximum number of pairs to hold out."""
 
 
 class DataConfig(Config):
-    """The text that a model is trained and validated on."""
+    """The corpora that a model is trained and validated on."""
 
     train: tuple[Corpus, ...] = Field(min_length=1)
     """The training corpora."""
     valid: tuple[Corpus, ...] = ()
     """The validation corpora; without them, a few training pairs are held out."""
     invalid: Invalid = "fail"
-    """What to do with invalid UTF-8: fail, skip the pair, or replace the invalid bytes by U+FFFD. What to do with
-    recordings that cannot be read: fail or skip."""
+    """What to do with invalid UTF-8: fail, skip the pair, or replace the invalid bytes with U+FFFD. What to do with
+    recordings that cannot be read: fail or skip them."""
     shifted: Shifted = "fail"
     """What to do if line lengths show that source and target are shifted against each other: fail, or only warn."""
     maximum_length: int = Field(default=256, ge=1)
@@ -170,7 +170,10 @@ class DataConfig(Config):
         return any(getattr(corpus, "alignments", None) for corpus in self.train)
 
     def longest_row(self, *, running: bool) -> int:
-        """An upper bound on the values in a stored row; rows of links, characters or running text may be very long."""
+        """An upper bound on the number of values in a stored row.
+
+        Rows of word alignments, characters or running text may be very long.
+        """
         long_rows = WordCorpus | SequenceCorpus | AudioConfig | ImagesConfig
         is_long = self.aligned or any(isinstance(corpus, long_rows) for corpus in (*self.train, *self.valid))
         return (1 << 31) if is_long or running else self.maximum_length + 1
@@ -192,7 +195,7 @@ class Block(NamedTuple):
     first: int
     """The line number of the block's first line, from 1."""
     files: tuple[list[bytes], ...]
-    """The lines of each of the corpus's files, in the order of `paths`; of CSV, as in `csv_lines`."""
+    """The lines of each of the corpus's files, in the order of `paths`. Lines of CSV are those of `csv_lines`."""
     head: bytes
     """The first line of the corpus's first file, which may be a header."""
 
@@ -219,7 +222,7 @@ def paths(corpus: Corpus) -> dict[str, Path]:
 
 
 def text_columns(corpus: Corpus) -> tuple[str, ...]:
-    """The names of the columns of text that a corpus has, such as source and target."""
+    """The names of a corpus's text columns, such as source and target."""
     match corpus:
         case FilesConfig() | TsvConfig() | CsvConfig() | JsonlConfig():
             return ("source", "target", "links") if "alignments" in paths(corpus) else ("source", "target")
@@ -238,12 +241,11 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
 
 
 def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | None = None) -> Iterator[Block]:
-    """The lines of a corpus in blocks, in bounded memory.
+    """Yields the lines of a corpus in blocks, in bounded memory.
 
-    Files of different length, and users with several lines, are rejected at the end.
-
-    Each file is read once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of
-    words ends at the end of a sentence.
+    Raises a DataError at the end of the shortest file if the files have different numbers of lines, and at the end of a
+    file of histories if users have several lines. Each file is read once; its digest in `digests`, under its key in
+    `paths`, is updated with its bytes. A block of labelled words ends at the end of a sentence.
     """
     if isinstance(corpus, SequenceCorpus):
         users: dict[str, int] = {}
@@ -285,7 +287,7 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
 
 
 def _line_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest]) -> Iterator[Block]:
-    """The blocks of a corpus in which every line is a row, without a Python loop over lines."""
+    """Yields the blocks of a corpus in which every line is a row. For speed, it does not loop over lines in Python."""
     files = [
         _LineQueue(file_line_lists(path, limit=limit, digest=digests.get(key))) for key, path in paths(corpus).items()
     ]
@@ -365,4 +367,4 @@ def _refuse_unequal(corpus: Corpus, lines: tuple[bytes | None, ...], *, read: in
         problem = f"{alignments} ends after {read:,} lines, but the corpus is longer"
     else:
         problem = f"{alignments} has more than the corpus's {read:,} lines"
-    raise DataError(f"{problem}: its line n must align line n of the corpus")
+    raise DataError(f"{problem}: line n must contain the word alignments of line n of the corpus")

@@ -1,4 +1,4 @@
-"""The fingerprint of a prepared store: everything it was made from, as plain values that can be compared."""
+"""The fingerprint of a prepared store: the settings and files it was made from, as plain values to compare."""
 
 import hashlib
 import json
@@ -21,8 +21,8 @@ def fingerprint(
 ) -> dict[str, str]:
     """Every setting that affects a store, and the SHA-256 of every corpus file under its config key.
 
-    `settings` are those of the task; the files' `hashes` are computed unless they are passed. Paths are not included: a
-    file that was moved is the same file.
+    `settings` are those of the task. The files' `hashes` are computed unless they are passed. Paths are not included,
+    so moving a file does not change the fingerprint.
     """
     files = corpus_files(data)
     refuse_unreadable(files)
@@ -41,7 +41,7 @@ def fingerprint(
 
 
 def text_settings(text: TextConfig, *, name: str = "text") -> dict[str, str]:
-    """The settings of a text section, by key; existing tokenizers are identified by content, not by path."""
+    """The settings of a text section, by key. Existing tokenizers are identified by their contents, not their paths."""
     settings = dict(_flatten(name, text.model_dump(mode="json")))
     if isinstance(text, GivenConfig):
         settings[f"{name}.path"] = sha256_of(text.folder / DESCRIPTION)  # which holds the SHA-256 of its files
@@ -53,12 +53,12 @@ def text_settings(text: TextConfig, *, name: str = "text") -> dict[str, str]:
 
 
 def digest(fingerprint: Mapping[str, str]) -> str:
-    """The fingerprint as one SHA-256."""
+    """The SHA-256 of a fingerprint."""
     return hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()
 
 
 def differences(before: Mapping[str, str], *, now: Mapping[str, str], files: Mapping[str, Path]) -> list[str]:
-    """The changes between two fingerprints, one per line; `files` are the current corpus files, by key."""
+    """A message for each change between two fingerprints; `files` are the current corpus files, by key."""
     changes = []
     for key in [*before, *(key for key in now if key not in before)]:
         if before.get(key) == now.get(key):

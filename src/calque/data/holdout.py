@@ -1,7 +1,8 @@
 """The choice of training rows to hold out for validation: always the same rows, with equal sources kept together.
 
-The rows with the smallest keys are held out: hashes of their first column, or, of running text, keys that decrease from
-row to row, so that its end is held out. One pass, bounded memory.
+Every row has a key, and the rows with the smallest keys are held out. Usually, the key is a hash of the row's first
+column. In running text, keys decrease from row to row, so that the end of the text is held out. The choice takes one
+pass over the rows and bounded memory.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ def text_hashes(texts: Sequence[str]) -> Hashes:
 
 
 def position_keys(lines: Sequence[int], *, corpus: int) -> Hashes:
-    """A key of each row of running text, smaller for later rows: from its line and the number of its corpus."""
+    """A key for each row of running text, from its line and the number of its corpus. Later rows have smaller keys."""
     last = np.iinfo(np.uint64).max
     return last - ((np.uint64(corpus) << np.uint64(40)) + np.array(lines, dtype=np.uint64))
 
@@ -66,7 +67,7 @@ class Holdout:
                 total += int(count)
         if not indices:
             raise DataError(
-                f"{self._rows} usable {self._unit} with {len(self._hashes)} different values of {self._first}: too few "
+                f"{self._rows} usable {self._unit} with {len(self._hashes)} distinct values of {self._first}: too few "
                 "to hold some out for validation; set a validation corpus in data.valid"
             )
         return self._hashes[indices], total

@@ -1,4 +1,4 @@
-"""Pairs with the same text on both sides: allowed, as copying is a task, but more often one file was passed twice."""
+"""Warns about corpora with the same text on both sides: copying is a valid task, but often a file was passed twice."""
 
 from collections.abc import Sequence
 from operator import eq
@@ -21,7 +21,7 @@ def identity_warnings(corpus: Corpus, *, identical: int, rows: int) -> list[str]
     is_twice = isinstance(corpus, FilesConfig) and corpus.source.samefile(corpus.target)
     which = "all" if identical == rows else f"{identical:,} of"
     return [
-        f"{names}: {'the same file as source and as target' if is_twice else 'source and target are identical'}: "
-        f"{which} {rows:,} pairs have the same text on both sides, from which a model learns to copy; if this is not "
+        f"{names}: {'source and target are the same file' if is_twice else 'source and target are identical'}: "
+        f"{which} {rows:,} pairs have the same text on both sides, so the model will learn to copy; if this is not "
         "what you want, check the names of files and columns"
     ]

@@ -17,13 +17,13 @@ SEPARATOR = "\t"  # between the captions of an image in the column `caption`
 
 
 class ImagesConfig(Config):
-    """A manifest: one image per line, with its captions, as JSON or, if the file's name ends in .tsv, as TSV."""
+    """A manifest of images with their captions, one image per line: TSV if the file's name ends in .tsv, else JSON."""
 
     kind: Literal["images"] = "images"
     path: Path
     """The manifest, plain or compressed. Paths of images in it are relative to its folder."""
     weight: Weight = 1.0
-    """How often an epoch reads each image; 0.5: every image once in two epochs."""
+    """How often an epoch reads each image; with 0.5, every image is read once in two epochs."""
 
     @property
     def is_table(self) -> bool:
@@ -31,14 +31,14 @@ class ImagesConfig(Config):
 
 
 class Box(NamedTuple):
-    """A part of an image that words of its caption name."""
+    """A rectangle in an image, and the words of its caption that name what it shows."""
 
     left: float
     top: float
     right: float
     bottom: float
     span: tuple[int, int]
-    """The characters of the (first) caption that name it: from the first to before the second."""
+    """The start and end (exclusive) of these words in the first caption, in characters."""
 
 
 class Entry(NamedTuple):
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 
 
 class ManifestRows(NamedTuple):
-    """The texts of every line by column (image, captions), the malformed lines, and those with unusable images."""
+    """The texts of every line by column (image, captions), and the problems of malformed lines and unusable images."""
 
     columns: list[list[str]]
     malformed: dict[int, str]
@@ -62,11 +62,11 @@ class _BoxValues(Config):
 
     box: tuple[float, float, float, float]
     """Left, top, right and bottom in pixels of the upright image."""
-    span: tuple[int, int] = Field(description="The characters of the caption that name it, the last one excluded.")
+    span: tuple[int, int] = Field(description="Start and end (exclusive) of its words in the caption.")
 
 
 def read_entry(line: str, *, corpus: ImagesConfig) -> Entry:
-    """The image, captions and boxes of a line; a ValueError says what is wrong with it."""
+    """The image, captions and boxes of a line. Raises a ValueError that says what is wrong with a malformed line."""
     return _table_entry(line, corpus) if corpus.is_table else _object_entry(line, corpus)
 
 
@@ -96,7 +96,7 @@ def manifest_rows(texts: Sequence[str], *, corpus: ImagesConfig, first: int) -> 
 def _table_entry(line: str, corpus: ImagesConfig) -> Entry:
     image, *captions = line.split("\t")
     if not captions:
-        raise ValueError("no tab; expected the path of an image, a tab and its caption")
+        raise ValueError("found no tab; expected the path of an image, a tab and its caption")
     return _entry(image, captions, (), corpus)
 
 
@@ -105,7 +105,7 @@ def _object_entry(line: str, corpus: ImagesConfig) -> Entry:
         values = parse_json(line)
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"not JSON: {error.msg} at character {error.pos + 1}; the name of a table must end in .tsv"
+            f"not JSON: {error.msg} at character {error.pos + 1}; if the manifest is a table, its name must end in .tsv"
         ) from None
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, found {type(values).__name__}")
@@ -123,11 +123,11 @@ def _entry(image: str, captions: Sequence[str], boxes: Any, corpus: ImagesConfig
     if not image.strip() or "\0" in image:
         raise ValueError("the path of the image is empty, or contains a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in "".join((image, *captions))):
-        raise ValueError("a lone surrogate, which is not valid Unicode")
+        raise ValueError("contains a lone surrogate, which is not valid Unicode")
     cleaned = tuple(" ".join(caption.split()) for caption in captions)
     if boxes and captions and cleaned[0] != captions[0]:
         raise ValueError(
-            "the caption has superfluous white space, so that the spans of its boxes would shift; remove it"
+            "the caption has superfluous white space, so the spans of its boxes would shift; remove the white space"
         )
     return Entry(
         corpus.path.parent / image.strip(), tuple(filter(None, cleaned)), _boxes(boxes, cleaned[0] if cleaned else "")
@@ -135,7 +135,7 @@ def _entry(image: str, captions: Sequence[str], boxes: Any, corpus: ImagesConfig
 
 
 def _boxes(values: Any, caption: str) -> tuple[Box, ...]:
-    """The boxes of a line; spans must lie in the caption, and a box must have an area."""
+    """The boxes of a line. Raises a ValueError for a span outside the caption, or a box without an area."""
     if not values:
         return ()
     try:
@@ -144,7 +144,9 @@ def _boxes(values: Any, caption: str) -> tuple[Box, ...]:
         raise ValueError('boxes: expected [{"box": [left, top, right, bottom], "span": [start, stop]}, …]') from None
     for (left, top, right, bottom), (start, stop) in ((value.box, value.span) for value in checked):
         if not (left < right and top < bottom):
-            raise ValueError(f"boxes: [{left:g}, {top:g}, {right:g}, {bottom:g}] is not left, top, right, bottom")
+            raise ValueError(
+                f"boxes: [{left:g}, {top:g}, {right:g}, {bottom:g}] has no area; expected left < right and top < bottom"
+            )
         if not 0 <= start < stop <= len(caption):
             raise ValueError(f"boxes: the span [{start}, {stop}] is not part of a caption of {len(caption)} characters")
     return tuple(Box(*value.box, value.span) for value in checked)

@@ -19,16 +19,16 @@ ImageSource = str | Path | bytes | Array
 """An image: the path of a file, the bytes of a file, or an array of uint8 [H,W,3]."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-"""Formats that are decoded; Pillow's others, such as EPS, start further programs or are rare."""
+"""The formats that are decoded. Pillow's other formats are rare or, like EPS, need external programs."""
 LARGEST = 1 << 26  # pixels; a larger image is refused before it is decoded
 LARGEST_FILE = 1 << 28  # bytes
 ORIENTATION = 0x0112  # the EXIF tag; 5 to 8 exchange width and height
 BACKGROUND = (255, 255, 255)  # shown where an image is transparent
-_WHAT_IS_READ = f"formats that are read: {', '.join(FORMATS)}"
+_SUPPORTED = f"supported formats: {', '.join(FORMATS)}"
 
 
 class Placement(NamedTuple):
-    """Where an image lies in the square that it is scaled into: its size there, and its distance to left and top."""
+    """Where an image lies in the square that it is scaled into: its size, and its distance from the left and top."""
 
     width: int
     height: int
@@ -37,7 +37,7 @@ class Placement(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """An image in its square, and the size that it had, upright."""
+    """An image scaled into a square, and the width and height of the upright original."""
 
     pixels: Array  # uint8 [size,size,3]
     width: int
@@ -49,7 +49,7 @@ class Picture(NamedTuple):
 
 
 def placement(width: int, height: int, *, size: int) -> Placement:
-    """Where an image of W × H pixels lies in a square: scaled to fit, in its middle.
+    """Where an image of W × H pixels lies in a square, when it is scaled to fit and centred.
 
     >>> placement(200, 100, size=64)
     Placement(width=64, height=32, left=0, top=16)
@@ -62,8 +62,8 @@ def placement(width: int, height: int, *, size: int) -> Placement:
 def read_image(source: ImageSource, *, size: int, name: str | None = None) -> Picture:
     """An image, upright and in RGB, scaled to fit a square of `size` pixels and padded with black.
 
-    Of an animation, the first frame is read; transparent parts show a white background. `name` is what messages call
-    an image that is not a file.
+    Only the first frame of an animation is read. Transparent parts become white. `name` is what messages call an image
+    that is not a file.
     """
     Image = pillow()
     if isinstance(source, np.ndarray):
@@ -85,7 +85,7 @@ def check_image(path: Path) -> None:
 
 
 def pillow() -> Any:
-    """The module PIL.Image; a ConfigError that names the package if it is not installed."""
+    """The module PIL.Image. Raises a ConfigError with the pip command if Pillow is not installed."""
     try:
         from PIL import Image
     except ImportError:
@@ -98,7 +98,7 @@ def pillow() -> Any:
 def _decoded(source: str | Path | bytes, *, name: str, size: int) -> tuple[Any, tuple[int, int]]:
     """The decoded image as Pillow's object, upright and in RGB, and its full width and height.
 
-    A large JPEG is decoded at a fraction of its size, but at least thrice `size`.
+    A large JPEG is decoded at a fraction of its size, but at least three times `size`.
     """
     Image = pillow()
     from PIL import ImageOps
@@ -134,7 +134,7 @@ def _content(source: str | Path | bytes) -> bytes:
     if path.exists() and not path.is_file():
         raise DataError("not a file")
     if path.stat().st_size > LARGEST_FILE:
-        raise DataError(f"the file has more than {LARGEST_FILE >> 20} MiB")
+        raise DataError(f"the file is larger than {LARGEST_FILE >> 20} MiB")
     return path.read_bytes()
 
 
@@ -162,7 +162,7 @@ def _checked_array(pixels: Array, *, name: str) -> Array:
 
 def _too_large(width: int = 0, height: int = 0) -> str:
     found = f"{width:,} × {height:,} pixels" if width else "too many pixels"
-    return f"{found}; at most {LARGEST:,} are decoded: scale the image down first"
+    return f"{found}; at most {LARGEST:,} can be decoded: scale the image down first"
 
 
 def _reason(error: OSError) -> str:
@@ -170,5 +170,5 @@ def _reason(error: OSError) -> str:
         return "no such file" if isinstance(error, FileNotFoundError) else error.strerror
     text = str(error)
     if "cannot identify image file" in text:
-        return f"not an image, or damaged; {_WHAT_IS_READ}"
+        return f"not an image, or damaged; {_SUPPORTED}"
     return f"damaged: {text}"

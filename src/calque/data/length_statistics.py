@@ -33,7 +33,7 @@ class Ratios(NamedTuple):
     usual: float
     """The median of target characters / source characters."""
     suspicious: int
-    """Pairs whose ratio is off the median by a factor of at least three, short pairs excepted."""
+    """The number of pairs, short ones excepted, whose ratio differs from the median by a factor of at least three."""
     examples: list[tuple[int, float]]
     """(line, ratio) of the most extreme pairs."""
 
@@ -72,7 +72,7 @@ class LengthCount:
 
 
 class RatioCount:
-    """A histogram of logarithmic length ratios, with the most extreme pairs."""
+    """A histogram of the logarithms of length ratios, and the most extreme pairs."""
 
     def __init__(self) -> None:
         size = round(2 * _WIDEST / _STEP) + 1

@@ -1,4 +1,4 @@
-"""Files with different numbers of lines: an error with the line at which the alignment probably breaks."""
+"""The error for files with different numbers of lines, with the line at which the alignment probably breaks."""
 
 import math
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ def refuse_misaligned(source: Path, *, target: Path) -> NoReturn:
     shorter, longer = (target, source) if sources > targets else (source, target)
     if suspect > min(sources, targets):
         guess = (
-            f"a guess: the lines before it match each other, so the end of {shorter} seems to be missing, "
-            "or a line near it"
+            f"a guess: all lines before it seem to match, so the end of {shorter}, or a line near the end, is probably "
+            "missing"
         )
     else:
         guess = (

@@ -29,24 +29,24 @@ _CHUNK = 1 << 17  # bytes
 
 
 class Chunked(Protocol):
-    """A stream with `read1`, which returns the bytes of a single read of its source, such as an `io.BufferedReader`."""
+    """A stream, such as an `io.BufferedReader`, whose `read1` returns the bytes of a single read of its source."""
 
     def read1(self, size: int, /) -> bytes: ...
 
 
 class Line(NamedTuple):
-    """One line of a stream; every line of the input becomes exactly one."""
+    """One line of a stream. Every line of the input becomes exactly one `Line`."""
 
     text: str
     number: int  # from 1
     cut: bool
     """Whether the line is longer than the limit; `text` is then its beginning."""
     invalid: int | None
-    """The first byte (from 1) that is not UTF-8; it is replaced in `text`, or `text` is empty if lines are skipped."""
+    """The first byte (from 1) that is not UTF-8. It is replaced in `text`, or `text` is empty if lines are skipped."""
 
 
 def read_lines(stream: BinaryIO, *, limit_bytes: int, name: str, invalid: Invalid) -> Iterator[Line]:
-    """Every line of a stream as soon as it arrives; `name` is the stream's name in error messages."""
+    """Yields every line of a stream as soon as it arrives; `name` is the stream's name in error messages."""
     for number, raw in enumerate(raw_lines(stream, limit=limit_bytes), start=1):
         cut = len(raw) > limit_bytes
         text, invalid_byte = decode(raw[:limit_bytes], whole=not cut)
@@ -60,7 +60,7 @@ def read_lines(stream: BinaryIO, *, limit_bytes: int, name: str, invalid: Invali
 
 
 def path_lines(path: Path, *, limit: int = LINE_LIMIT, invalid: Invalid) -> Iterator[Line]:
-    """Every line of a file or pipe, plain or compressed; a DataError names a file that cannot be read."""
+    """Yields every line of a file or pipe, plain or compressed. Raises a DataError if it cannot be read."""
     with readable(str(path)) as position, open_text(path) as stream:
         for line in read_lines(stream, limit_bytes=limit, name=str(path), invalid=invalid):
             position.line = line.number
@@ -87,7 +87,7 @@ def readable(name: str) -> Iterator[Position]:
 
 
 def raw_lines(stream: BinaryIO, *, limit: int, keep_ends: bool = False) -> Iterator[bytes]:
-    r"""Every line, with its "\n" only if `keep_ends`; a line longer than `limit` bytes is cut to `limit` + 1 bytes."""
+    r"""Yields every line, with its "\n" if `keep_ends`. Lines of more than `limit` bytes are cut to `limit` + 1."""
     while raw := stream.readline(limit + 2):
         if raw.endswith(b"\n"):
             yield raw if keep_ends else raw[:-1]
@@ -100,7 +100,7 @@ def raw_lines(stream: BinaryIO, *, limit: int, keep_ends: bool = False) -> Itera
 
 
 def line_lists(stream: Chunked, *, limit: int) -> Iterator[list[bytes]]:
-    """The lines of `raw_lines` in lists, one for each chunk that is read: without a call per line."""
+    """Yields the lines of `raw_lines` in one list per chunk that is read, which is faster than one call per line."""
     beginning: list[bytes] = []  # of a line whose end has not been read
     size = 0
     while chunk := stream.read1(_CHUNK):
@@ -123,9 +123,9 @@ def _cut(lines: list[bytes], *, limit: int) -> list[bytes]:
 
 
 def decode(raw: bytes, *, whole: bool = True) -> tuple[str, int | None]:
-    """The text, with U+FFFD for invalid bytes, and the first invalid byte (from 1).
+    """The text, with U+FFFD for invalid bytes, and the position of the first invalid byte (from 1).
 
-    A line that is not `whole` may end within a character.
+    If a line is not `whole`, it may end in the middle of a character.
     """
     try:
         return codecs.utf_8_decode(raw, "strict", whole)[0], None
@@ -137,7 +137,7 @@ NOT_UTF8 = "is not UTF-8 here"
 
 
 def describe(line: int, byte: int, raw: bytes) -> str:
-    """The position and value of an invalid byte."""
+    """A message with the position and value of an invalid byte."""
     return f"line {line}, byte {byte}: 0x{raw[byte - 1]:02x} {NOT_UTF8}"
 
 
@@ -149,7 +149,7 @@ class Digest(Protocol):
 
 @contextmanager
 def open_text(path: Path, *, digest: Digest | None = None) -> "Iterator[io.BufferedReader[Any]]":
-    """The bytes of a file or a pipe, decompressed; `digest` is updated with the bytes on disk.
+    """Opens a file or a pipe as a stream of decompressed bytes; `digest` is updated with the bytes on disk.
 
     The path is opened once, because the bytes read to recognise the compression cannot be read from a pipe again.
     """
@@ -160,9 +160,9 @@ def open_text(path: Path, *, digest: Digest | None = None) -> "Iterator[io.Buffe
 
 
 def file_lines(path: Path, *, limit: int, keep_ends: bool = False, digest: Digest | None = None) -> Iterator[bytes]:
-    """`raw_lines` of a file, plain or compressed; a DataError names a file that cannot be read.
+    """The `raw_lines` of a file, plain or compressed. Raises a DataError if the file cannot be read.
 
-    At the end, `digest` is that of the whole file.
+    At the end, `digest` has been updated with the whole file.
     """
     with readable(str(path)) as position, open_text(path, digest=digest) as stream:
         for position.line, line in enumerate(raw_lines(stream, limit=limit, keep_ends=keep_ends), start=1):
@@ -170,7 +170,7 @@ def file_lines(path: Path, *, limit: int, keep_ends: bool = False, digest: Diges
 
 
 def file_line_lists(path: Path, *, limit: int, digest: Digest | None = None) -> Iterator[list[bytes]]:
-    """`line_lists` of a file, plain or compressed, with the errors and the digest of `file_lines`."""
+    """The `line_lists` of a file, plain or compressed, with the errors and the digest of `file_lines`."""
     with readable(str(path)) as position, open_text(path, digest=digest) as stream:
         for lines in line_lists(stream, limit=limit):
             position.line += len(lines)
@@ -178,7 +178,7 @@ def file_line_lists(path: Path, *, limit: int, digest: Digest | None = None) -> 
 
 
 class _Prepended(io.RawIOBase):
-    """A stream preceded by a few bytes; a digest is updated with the bytes that are read."""
+    """A stream with a few bytes put in front of it. A digest is updated with all bytes that are read."""
 
     def __init__(self, head: bytes, stream: io.FileIO, digest: Digest | None) -> None:
         self.head, self.stream, self.digest = head, stream, digest

@@ -1,15 +1,15 @@
-"""Misaligned stretches, in which source line n belongs to target line n + k, detected from line lengths.
+"""Detects misaligned stretches, in which source line n belongs to target line n + k, from the lengths of lines.
 
-Lengths become normal scores a (source) and b (target) with mean 0 and variance 1. With ρ the correlation of lines that
-belong together, a bivariate Gaussian gives the log-likelihood ratio of "line i belongs to target line i + k" over "line
-i belongs to target line i":
+Lengths are converted, by their ranks, to z-scores a (source) and b (target). With ρ the correlation of lines that
+belong together, a bivariate Gaussian gives the log-likelihood ratio of "source line i belongs to target line i + k"
+over "source line i belongs to target line i":
 
     c_k(i) = ρ/(1 − ρ²) · [a_i (b_{i+k} − b_i) − ρ/2 (b_{i+k}² − b_i²)]
 
-Viterbi over cells of lines finds the path k(i) with the largest sum of c minus a penalty per change of k; the changes
-are then located to the line. Every shift on the path must pass further tests: its sum is many standard deviations
-above 0, and lengths correlate at k and much less at 0. Uninformative, sorted, repeated or equal lengths therefore give
-no shifts.
+The Viterbi algorithm, over cells of lines, finds the path k(i) with the largest sum of c minus a penalty per change of
+k. The exact lines of the changes are then determined. Every shift on the path must pass further tests: its sum is many
+standard deviations above 0, and lengths correlate at k and much less at 0. Lengths that are uninformative, sorted,
+repeated or equal therefore produce no shifts.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from calque.data.corpora import Corpus, Shifted, paths
 Array = NDArray[Any]
 
 LONGEST = 65_535
-"""Longer texts count as this long."""
+"""The largest length that is distinguished, in characters; longer texts count as this long."""
 
 _REACH = 10  # lines
 _CELL = 32  # lines
@@ -50,12 +50,12 @@ class Shift(NamedTuple):
     last: int
     by: int
     is_proven: bool
-    """Whether other lines are aligned as they are; if none is, the shift may be intended."""
+    """Whether other lines of the corpus are aligned. If none are, the shift may be intended."""
 
 
 def find_shifts(lengths: Array) -> list[Shift]:
-    """The shifted stretches of `lengths` [lines,2]; a length of 0 is unknown."""
-    scores = tuple(_normal_scores(lengths, side=side) for side in (0, 1))
+    """The shifted stretches of a corpus with these `lengths` [lines,2], where 0 means that a length is unknown."""
+    scores = tuple(_z_scores(lengths, side=side) for side in (0, 1))
     if scores[0] is None or scores[1] is None:
         return []
     lines = _Lines(lengths, (scores[0], scores[1]))
@@ -75,7 +75,7 @@ class _Stretch(NamedTuple):
 
 
 class _Lines:
-    """Computes the normal scores a and b and the log-likelihood ratios c (contrasts) of any range of lines."""
+    """Computes the z-scores a and b and the log-likelihood ratios c (contrasts) of any range of lines."""
 
     def __init__(self, lengths: Array, scores: tuple[Array, Array]) -> None:
         self._lengths, self._scores = lengths, scores
@@ -89,7 +89,7 @@ class _Lines:
         return ((low, min(low + size, stop)) for low in range(start, stop, size))
 
     def scores(self, start: int, stop: int) -> tuple[Array, Array]:
-        """The normal scores a [lines] of source lines and b [lines,k] of the targets around them; NaN if unknown."""
+        """The z-scores a [lines] of source lines and b [lines,k] of the target lines around them; NaN if unknown."""
         low, high = max(0, start - _REACH), min(len(self), stop + _REACH)
         around = np.full(stop - start + 2 * _REACH, np.nan, dtype=np.float32)
         around[low - start + _REACH : high - start + _REACH] = self._scores[1][self._lengths[low:high, 1]]
@@ -97,7 +97,7 @@ class _Lines:
         return source, np.lib.stride_tricks.sliding_window_view(around, 2 * _REACH + 1)
 
     def contrasts(self, start: int, stop: int) -> Array:
-        """The log-likelihood ratios c [lines,k]; 0 if one of the three lengths is unknown."""
+        """The log-likelihood ratios c [lines,k], or 0 where one of the three lengths is unknown."""
         source, targets = self.scores(start, stop)
         rho = self.correlation
         aligned = targets[:, _REACH, None]
@@ -116,8 +116,8 @@ class _Lines:
         return equal / max(1, count)
 
 
-def _normal_scores(lengths: Array, *, side: int) -> Array | None:
-    """The rank-based normal score of each length (NaN for 0); None if all lengths are equal."""
+def _z_scores(lengths: Array, *, side: int) -> Array | None:
+    """The z-score of each length, computed from its rank (NaN for length 0); None if all lengths are equal."""
     counts = np.zeros(LONGEST + 1, dtype=np.int64)
     for start in range(0, len(lengths), _CHUNK):
         counts += np.bincount(lengths[start : start + _CHUNK, side], minlength=LONGEST + 1)
@@ -151,7 +151,7 @@ def _correlations(lines: _Lines, start: int, stop: int) -> Array:
 
 
 def _correlated(source: Array, targets: Array) -> Array:
-    """The correlation [k] of the scores a [lines] with each column of the scores b [lines,k]."""
+    """The correlation [k] of the z-scores a [lines] with each column of the z-scores b [lines,k]."""
     known = ~np.isnan(source)[:, None] & ~np.isnan(targets)
     count = np.maximum(known.sum(axis=0), 1)
     a, b = np.where(known, source[:, None], 0.0), np.where(known, targets, 0.0)
@@ -180,7 +180,7 @@ def _path(lines: _Lines) -> list[_Stretch]:
 def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: int) -> list[_Stretch]:
     """The stretches of the path that ends in `state`.
 
-    `backpointers` holds, for each cell, the k whose best path had the same k before, and the best k before the cell.
+    `backpointers` holds, for each cell, which k are best reached without a change of k, and the best k before the cell.
     """
     stretches: list[_Stretch] = []
     end = lines
@@ -250,7 +250,7 @@ _SHOWN = 5
 
 
 class Doubts(NamedTuple):
-    """Messages about misalignment in a corpus, divided into reasons to reject it and warnings."""
+    """Messages about misaligned lines in a corpus, divided into reasons to reject it and warnings."""
 
     problems: list[str]
     """Reasons to reject the corpus."""
@@ -258,7 +258,7 @@ class Doubts(NamedTuple):
 
 
 class LineLengths:
-    """The lengths of both sides of every line, in an anonymous file: memory does not grow with the corpus."""
+    """The lengths of both sides of every line, in a temporary file, so that memory does not grow with the corpus."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile()  # noqa: SIM115 - closed with its owner
@@ -271,7 +271,7 @@ class LineLengths:
         self._lines += len(lengths)
 
     def doubts(self, corpus: Corpus, *, shifted: Shifted) -> Doubts:
-        """Messages about the first few misaligned stretches; `shifted` decides if they are reasons for rejection."""
+        """Messages about the first few misaligned stretches; `shifted` says whether they are reasons for rejection."""
         if not self._lines:
             return Doubts([], [])
         self._file.flush()
@@ -303,7 +303,7 @@ def _messages(shifts: list[Shift], corpus: Corpus, *, lines: int, hint: str) -> 
     if all(shift.is_proven for shift in shifts):
         message.append(f"  other lines are aligned; look for a missing, duplicated or broken line{hint}")
     else:
-        message.append("  no lines are aligned as they are; if this offset is intended, ignore this warning")
+        message.append("  no other lines are aligned; if this offset is intended, ignore this warning")
     return ["\n".join(message)]
 
 

@@ -42,11 +42,11 @@ class Numericalised(NamedTuple):
     long: int = 0
     """The number of rows left out because they are too long."""
     problems: Sequence[str] = ()
-    """Why further rows cannot be used, with file and line; `data.invalid` rejects them or leaves them out."""
+    """Why other rows cannot be used, with file and line. `data.invalid` says if they are an error or are left out."""
 
 
 class Numericaliser(Protocol):
-    """Converts rows of text to columns of ids. Built once per process."""
+    """Converts rows of text to columns of ids. Every process builds its own, once."""
 
     def __call__(self, columns: Sequence[Sequence[str]], *, training: bool) -> Numericalised:
         """The ids of a block, given the texts of each column."""
@@ -81,7 +81,7 @@ class Preparation(Protocol):
 
     @property
     def running(self) -> bool:
-        """Whether the rows form one running text, so that no row is too long and the last rows are held out."""
+        """Whether the rows form one running text. If so, no row is too long, and the last rows are held out."""
         ...
 
     @property
@@ -90,11 +90,11 @@ class Preparation(Protocol):
         ...
 
     def lengths(self, rows: Sequence[Texts]) -> dict[str, list[int]]:
-        """The lengths of rows for the report of a check, by a name such as "source characters"."""
+        """The lengths of the rows, by a name such as "source characters", for the report of `check`."""
         ...
 
     def counts(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
-        """The frequencies of values for the report of a check, by the name of their column, such as labels."""
+        """How often each value of a column, such as a label, occurs, by column name, for the report of `check`."""
         ...
 
     def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:
@@ -119,17 +119,17 @@ class Scanned(NamedTuple):
     problems: list[str]
     rows: int
     lengths: NDArray[Any]
-    """[lines,2], characters of the first two columns of every line; empty unless `Preparation.lines_up`."""
+    """[lines,2], the lengths of the first two columns in characters; empty unless `Preparation.lines_up`."""
     identical: int
     """The number of rows whose first two columns are equal; 0 unless `Preparation.lines_up`."""
     keys: Hashes
-    """The key of each usable row; empty if no rows are held out of this corpus."""
+    """The key of each usable row; empty if no rows of this corpus are held out."""
     spooled: bytes
     """The rows, as a record of the spool."""
 
 
 class Encoded(NamedTuple):
-    """A block as ids: the rows for training, the rows for validation, and the text of the latter."""
+    """A block converted to ids: its training rows, its validation rows, and the texts of the latter."""
 
     role: Role
     corpus: int
@@ -152,7 +152,7 @@ class RawBlock(NamedTuple):
 
 
 def raw_blocks(data: DataConfig, *, running: bool, digests: Mapping[str, Digest]) -> Iterator[RawBlock]:
-    """Every block of every corpus, in the config's order; `digests` are updated with the bytes of all files."""
+    """Yields every block of every corpus, in the config's order, and updates `digests` with the bytes of all files."""
     limit = data.line_limit(running=running)
     for role in ROLES:
         for number, corpus in enumerate(getattr(data, role)):
@@ -163,7 +163,7 @@ def raw_blocks(data: DataConfig, *, running: bool, digests: Mapping[str, Digest]
 
 
 def splits_rows(preparation: Preparation | Numericaliser) -> bool:
-    """Whether every training row is also converted to a validation row, see `Preparation`."""
+    """Whether every training row is also converted to a validation row (see `Preparation`)."""
     return bool(getattr(preparation, "splits_rows", False))
 
 

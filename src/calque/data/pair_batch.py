@@ -1,8 +1,8 @@
 """Batches of sentence pairs.
 
-Letters: B rows, S source, T target. A source row is its tokens and EOS. The decoder's inputs are BOS and the target
-tokens, its outputs the target tokens and EOS. Rows that only fill a static shape have the source EOS, no target and
-weight 0.
+Letters: B rows, S source, T target. A source row consists of its tokens and EOS. The decoder's inputs are BOS and the
+target tokens, its outputs the target tokens and EOS. In rows that only fill a static shape, the source is EOS alone,
+there is no target, and the weight is 0.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class PairBatch(NamedTuple):
         return int(self.source.lengths.sum()) + self.weight
 
     def to(self, device: torch.device) -> Self:
-        """The same batch on `device`; lengths stay on the CPU, those of the source also go to the device."""
+        """The same batch on `device`. Lengths stay on the CPU; those of the source are also copied to the device."""
         placed = self._map(lambda tensor: tensor.to(device, non_blocking=True))
         return placed._replace(source=self.source.to(device))
 
@@ -123,7 +123,7 @@ def shifted(ids: Array, lengths: Array, *, real: Array) -> tuple[Array, Array]:
 
 
 def pad_ids(column: Column, indices: Array, *, size: tuple[int, int]) -> tuple[Array, Array]:
-    """The ids [B,width] of some rows, padded with PAD, and their lengths [B]; 0 for rows beyond the indices."""
+    """The ids [B,width] of some rows, padded with PAD, and their lengths [B], which are 0 beyond the indices."""
     values = np.full(size, PAD, dtype=np.int64)
     lengths = np.zeros(size[0], dtype=np.int64)
     flat, lengths[: len(indices)] = column.gather(indices)

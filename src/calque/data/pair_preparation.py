@@ -24,7 +24,7 @@ from calque.text import (
 
 
 class PairPreparation(NamedTuple):
-    """How corpora of pairs are prepared for translation: columns read, vocabularies learnt, columns stored."""
+    """How pairs are prepared for translation: the columns read, the vocabularies learnt and the columns stored."""
 
     text: TextConfig
     maximum_length: int = 256
@@ -33,7 +33,7 @@ class PairPreparation(NamedTuple):
 
     @classmethod
     def of(cls, data: DataConfig, *, text: TextConfig) -> "PairPreparation":
-        """The preparation of the pairs of a data section."""
+        """The preparation for the pairs of a data section."""
         return cls(text, data.maximum_length, data.aligned)
 
     @property
@@ -111,7 +111,7 @@ class PairNumericaliser(NamedTuple):
         return piece_links(row, tokenizers=self.tokenizers) if len(row) > 2 else []
 
     def _ids(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[Rows, Rows]:
-        """The ids of both sides; with a joint vocabulary, words outside it get ids of their own and can be copied."""
+        """The ids of both sides. With a joint vocabulary, words outside it get ids of their own and can be copied."""
         tokenizers = self.tokenizers
         if tokenizers.joint and not tokenizers.source.is_closed:
             numbered = number_source(tokenizers.source, sources)

@@ -1,6 +1,6 @@
-"""The settings that prepared pairs depend on, read without the rest of an experiment.
+"""The settings that prepared pairs depend on, read without the rest of an experiment's config.
 
-The rest needs torch, whose import alone takes longer than the preparation of a small corpus.
+The rest needs torch, and importing torch alone takes longer than preparing a small corpus.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,10 +32,10 @@ class PairPlan(NamedTuple):
 
 
 def plan_pairs(corpora: Mapping[str, Any], assignments: Sequence[str]) -> PairPlan | None:
-    """The plan of an experiment with these corpora and settings, by which their pairs are prepared.
+    """How the pairs of an experiment with these corpora and settings are prepared.
 
-    None if a setting of another section is assigned, if the corpora are not pairs, or if anything is invalid. Reading
-    the whole experiment then reports the problem.
+    Returns None if a setting of another section is assigned, if the corpora are not pairs, or if anything is invalid.
+    Reading the config of the whole experiment then reports any problem.
     """
     values = override({"data": dict(corpora)}, assignments, of=PairSettings)
     if values.keys() - PairSettings.model_fields.keys():

@@ -1,8 +1,8 @@
 """From corpora to a prepared store: corpora are parsed, vocabularies learnt, and every row converted to ids.
 
-The store's folder holds `tokenizer/`, `train/` and `valid/` (columns), `valid.jsonl` (text), `store.json` (the rows of
-each corpus, counts of rows left out) and the manifest with the fingerprint. An existing store is reused if its
-fingerprint matches, and rejected with the differences otherwise.
+The store's folder contains `tokenizer/`, `train/` and `valid/` (columns), `valid.jsonl` (text), `store.json` (the rows
+of each corpus, counts of rows left out) and the manifest with the fingerprint. An existing store is reused if its
+fingerprint matches; otherwise an error lists the differences.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ Progress = Callable[[str, int, int], None]
 KIND = "store"
 
 _REPORTED = 10  # problems
-_EMPTY = {"users": "with fewer than 2 items left to train on"}  # what is wrong with rows without content, by unit
+_EMPTY = {"users": "fewer than 2 items left to train on"}  # what rows without content have, by unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Prepared:
     valid_tally: Tally
     fingerprint: dict[str, str]
     warnings: tuple[str, ...] = ()
-    """Doubtful findings in the corpora that did not lead to rejection."""
+    """Suspicious findings in the corpora that were not reasons to reject them."""
 
     @property
     def digest(self) -> str:
-        """The fingerprint as one SHA-256."""
+        """The SHA-256 of the fingerprint."""
         return digest(self.fingerprint)
 
     @property
@@ -76,10 +76,11 @@ class Prepared:
         return self.folder / "tokenizer"
 
     def summary(self, *, unit: str) -> str:
-        """How many rows there are, and how many training rows are left out for which reason."""
+        """A line that says how many rows there are, and how many training rows were left out for each reason."""
         unusable = "unusable" if unit in ("images", "recordings") else "not UTF-8"
         tally = self.train_tally
-        reasons = {_EMPTY.get(unit, "empty"): tally.empty, "too long": tally.long, unusable: tally.invalid}
+        empty = f"with {_EMPTY[unit]}" if unit in _EMPTY else "empty"
+        reasons = {empty: tally.empty, "too long": tally.long, unusable: tally.invalid}
         listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
         return f"data: {len(self.train):,} {unit} to train on, {len(self.valid):,} to validate" + (
             f"; left out: {listed}" if listed else ""
@@ -101,10 +102,10 @@ def prepare(
     progress: Progress | None = None,
     begun: bool = False,
 ) -> Prepared:
-    """The prepared store of the corpora, written to `folder` unless it exists; its bytes do not depend on `workers`.
+    """The prepared store of the corpora, written to `folder` unless it exists. Its bytes do not depend on `workers`.
 
-    An existing store with another fingerprint is rejected with the differences. `begun` says whether the run has begun.
-    It cannot continue with another store then, and the error message gives other advice.
+    If an existing store has another fingerprint, a DataError lists the differences. `begun` says whether training has
+    already begun; a run cannot continue with another store, so the error then advises beginning a new run.
     """
     refuse_missing_columns({"train": data.train, "valid": data.valid}, reads=preparation.reads)
     files = corpus_files(data)
@@ -120,7 +121,7 @@ def prepare(
     if changes := differences(prepared.fingerprint, now=now, files=files):
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(
-            f"{folder}: this store was made from other data or settings:\n{listed}\n"
+            f"{folder}: this store was prepared from other data or settings:\n{listed}\n"
             "  restore them, "
             + ("or begin a new run" if begun else "or set data.store to another folder, or remove this one")
         )
@@ -128,14 +129,14 @@ def prepare(
 
 
 def refuse_missing_columns(corpora: Mapping[str, Sequence[Corpus]], *, reads: tuple[str, ...]) -> None:
-    """Raises a DataError that lists every corpus without all columns of text that the task reads."""
+    """Raises a DataError that lists every corpus that lacks a column that the task reads."""
     problems = []
     for role, role_corpora in corpora.items():
         for number, corpus in enumerate(role_corpora, start=1):
             if missing := [name for name in reads if name not in text_columns(corpus)]:
                 problems.append(
-                    f"data.{role}[{number}]: kind = {corpus.kind!r} has {' and '.join(text_columns(corpus))}, "
-                    f"but this task reads {' and '.join(missing)}"
+                    f"data.{role}[{number}]: a corpus of kind = {corpus.kind!r} contains "
+                    f"{' and '.join(text_columns(corpus))}, but this task reads {' and '.join(missing)}"
                 )
     if problems:
         raise DataError("\n".join(problems))
@@ -152,7 +153,7 @@ def open_prepared(folder: Path) -> Prepared:
 
 
 def _open_described(folder: Path, manifest: Manifest) -> Prepared:
-    """The store as store.json describes it; a malformed description raises an exception of any kind."""
+    """The store as store.json describes it. A malformed description may raise any kind of exception."""
     description = parse_json((folder / "store.json").read_bytes())
     train, valid = (
         open_store(folder / role, spans=[Span(*span) for span in description[role]["spans"]], format=manifest.format)
@@ -286,7 +287,7 @@ def _write(
 ) -> dict[str, Any]:
     """Writes columns and validation text; returns each corpus's range of rows and the counts of unusable rows.
 
-    Raises a DataError that lists the rows that turned out to be unusable, unless `data.invalid` leaves them out.
+    Raises a DataError that lists rows that cannot be used, unless `data.invalid` leaves them out.
     """
     train, valid = (
         StoreWriter(
@@ -336,17 +337,19 @@ def _settings(data: DataConfig, preparation: Preparation) -> Mapping[str, str]:
 def _why_no_rows(tally: Tally, *, data: DataConfig, preparation: Preparation) -> str:
     if not tally.lines:
         files = [str(path) for corpus in data.train for path in paths(corpus).values()]
-        return f"data.train: {' and '.join(files)}: no lines"
+        return f"data.train: {' and '.join(files)}: the corpus has no lines"
     if preparation.unit not in _EMPTY and not tally.long and not tally.invalid:
-        return f"data.train: {tally.lines:,} lines, none of them with text in {' and '.join(preparation.reads)}"
+        return f"data.train: none of the {tally.lines:,} lines has text in {' and '.join(preparation.reads)}"
     limit = data.line_limit(running=preparation.running)
-    longest = f"; the longest line that is read has {limit:,} bytes" if tally.long else ""
+    longest = f"; a line may have at most {limit:,} bytes" if tally.long else ""
     return f"data.train: no rows are left; {_left_out(tally, preparation)}{longest}"
 
 
 def _left_out(tally: Tally, preparation: Preparation) -> str:
-    empty, unusable = _EMPTY.get(preparation.unit, "empty"), _unusable(preparation)
-    return f"of {tally.lines:,} lines {tally.empty:,} {empty}, {tally.long:,} too long, {tally.invalid:,} {unusable}"
+    unit, unusable = preparation.unit, _unusable(preparation)
+    empty = f"have {_EMPTY[unit]}" if unit in _EMPTY else "are empty"
+    counts = f"{tally.empty:,} {empty}, {tally.long:,} too long, {tally.invalid:,} {unusable}"
+    return f"of {tally.lines:,} lines, {counts}"
 
 
 def _unusable(preparation: Preparation) -> str:
@@ -354,7 +357,7 @@ def _unusable(preparation: Preparation) -> str:
         case "images":
             return "without a usable image"
         case "recordings":
-            return "that cannot be used"
+            return "unusable"
         case _:
             return "not UTF-8"
 
@@ -364,4 +367,4 @@ def _states(data: DataConfig) -> list[tuple[int, int]]:
 
 
 def _quiet(stage: str, done: int, total: int) -> None:
-    """Shows no progress."""
+    """Ignores all progress."""

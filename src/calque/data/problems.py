@@ -1,4 +1,4 @@
-"""Problems of corpora, raised together as one error."""
+"""Raises all problems of the corpora together, as one error."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -26,7 +26,7 @@ def refuse_binary(lines: Iterable[bytes], *, path: Path, rows: str) -> None:
 
 
 def refuse(problems: Sequence[str], *, more: int = 0) -> None:
-    """Raises a DataError that lists the problems, if there are any; `more` counts those that are not in the list."""
+    """Raises a DataError that lists the problems, if there are any; `more` is the number of further problems."""
     if problems:
         hidden = len(problems) - LISTED + more if len(problems) > LISTED else more
         summary = [f"… and {hidden:,} more"] if hidden > 0 else []

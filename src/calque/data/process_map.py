@@ -22,10 +22,10 @@ _PARALLEL = 16 << 20  # bytes of corpus, plain or compressed, from which startin
 
 
 def workers_for(files: Iterable[Path], *, requested: int | None) -> int:
-    """The number of processes for the files: `requested`, else the number of processors; one if the files are small.
+    """The number of processes for the files: one if they are small, else `requested` or the number of processors.
 
-    There are only these two cases, so that memory, which grows with the number of processes, does not grow with the
-    corpus.
+    The number does not otherwise depend on the size of the corpus, so that memory, which grows with the number of
+    processes, does not grow with the corpus.
     """
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     size = sum(path.stat().st_size for path in files if path.is_file())
@@ -33,7 +33,7 @@ def workers_for(files: Iterable[Path], *, requested: int | None) -> int:
 
 
 class Processes:
-    """Processes for one or more ordered maps; they start with the first map and end with the context."""
+    """A pool of processes for one or more ordered maps. It starts with the first map and ends with the context."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -77,7 +77,7 @@ class Processes:
 def ordered_map(
     make: Callable[[], Callable[[Item], Result]], *, items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """The results of one map by processes of its own (see `Processes.map`)."""
+    """The results of a single `Processes.map`, with a pool of processes of its own."""
     with Processes(workers) as processes:
         yield from processes.map(make, items=items)
 

@@ -21,7 +21,10 @@ PEAK = 32768  # int16 samples of a signal between −1 and 1 are divided by it
 
 
 class Fit(NamedTuple):
-    """How many tokens a recording can have: CTC needs a position per token, and one more between equal neighbours."""
+    """Decides whether a recording is long enough for its tokens.
+
+    CTC needs one position per token, and one more between equal neighbours.
+    """
 
     hop: int  # samples per frame
     factor: int  # frames per position of the encoder
@@ -29,7 +32,7 @@ class Fit(NamedTuple):
     aligned: bool  # whether the model has CTC
 
     def positions(self, samples: int) -> int:
-        """The number of positions of a recording, at the fastest speed."""
+        """The number of encoder positions for a recording of `samples` samples, played at the fastest speed."""
         frames = max(1, -(-samples * 100 // self.fastest // self.hop))
         return -(-frames // self.factor)
 
@@ -45,9 +48,9 @@ class RecognitionPreparation(NamedTuple):
     rate: int
     fit: Fit
     resampled: bool = True
-    """Whether recordings of other sampling rates are resampled; otherwise they are rejected."""
+    """Whether recordings with other sampling rates are resampled; if not, they are an error."""
     longest: float = 30.0
-    """Seconds; longer recordings are left out and counted."""
+    """The length of the longest recording, in seconds. Longer recordings are left out and counted."""
     maximum_length: int = 256
 
     @property
@@ -150,7 +153,7 @@ class RecognitionNumericaliser(NamedTuple):
         if len(samples) <= self._most_samples and not fit.fits(len(samples), ids):
             seconds, positions = len(samples) / self.preparation.rate, fit.positions(len(samples))
             raise DataError(
-                f"{clip.name(folder)}: a text of {len(ids)} tokens does not fit {seconds:.2f} s of audio, which the "
+                f"{clip.name(folder)}: a text of {len(ids)} tokens is too long for {seconds:.2f} s of audio, which the "
                 f"encoder reads as {positions} positions; CTC needs one per token and one more between equal "
                 "neighbours: lower model.subsampling.layers, use longer tokens, or leave such recordings out "
                 "(data.invalid = 'skip')"

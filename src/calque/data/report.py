@@ -1,4 +1,4 @@
-"""The report of a check as plain text."""
+"""Formats the report of a check as plain text."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def report_lines(report: CheckReport) -> list[str]:
-    """The report, line by line."""
+    """The lines of the report."""
     corpora = (_corpus(corpus, unit=report.unit) for corpus in report.corpora)
     return [line for part in (*corpora, _across(report)) for line in part]
 
@@ -62,8 +62,8 @@ def _ratios(ratios: Ratios) -> str:
 
 
 def _values(name: str, counter: Counter[str]) -> Iterator[str]:
-    """The most frequent values of a column, with bars."""
-    yield f"  {name}: {len(counter):,} different"
+    """Yields lines with the most frequent values of a column, and bars."""
+    yield f"  {name}: {len(counter):,} distinct values"
     shown = counter.most_common(_VALUES)
     width = max(len(value) for value, _ in shown)
     for value, count in shown:
@@ -96,7 +96,7 @@ def _across(report: CheckReport) -> Iterator[str]:
 
 
 def _unseen(report: CheckReport) -> Iterator[str]:
-    """Values of validation and test corpora, such as labels, that do not occur in the training corpora."""
+    """Yields lines with the values of validation and test corpora, such as labels, that do not occur in training."""
     known: dict[str, set[str]] = {}
     for corpus in report.corpora:
         if corpus.role == "train":
@@ -125,7 +125,7 @@ def _words(counter: Counter[str]) -> str:
 
 
 def _counted(counter: Counter[str], shown: str) -> str:
-    return f"{counter.total():,} ({len(counter):,} different): {shown}" if counter else "none"
+    return f"{counter.total():,} ({len(counter):,} distinct): {shown}" if counter else "none"
 
 
 def _indented(problems: list[str]) -> Iterator[str]:

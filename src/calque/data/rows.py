@@ -1,4 +1,4 @@
-r"""Rows of text parsed from blocks of raw lines, and a tally of unusable rows."""
+r"""Parses blocks of raw lines into rows of text, and counts unusable rows."""
 
 import json
 import re
@@ -34,7 +34,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
-    """The texts of a row, one per column of its corpus (see `corpora.text_columns`), and its line."""
+    """The texts of a row, one per column of its corpus (see `corpora.text_columns`), and its line number."""
 
     texts: tuple[str, ...]
     line: int
@@ -50,7 +50,7 @@ class Tally:
     long: int = 0
     """Rows with a text that is too long."""
     invalid: int = 0
-    """Rows with a text that is not UTF-8: left out, or repaired if `data.invalid` is replace."""
+    """Rows with a text that is not UTF-8. They are left out, or repaired if `data.invalid` is replace."""
     returns: int = 0
     r"""Lines that ended in "\r\n"."""
     marks: int = 0
@@ -66,7 +66,7 @@ class Parsed(NamedTuple):
     columns: Sequence[Sequence[str]]
     """The texts of each column of the corpus (see `corpora.text_columns`)."""
     lines: Sequence[int]
-    """The line of each row."""
+    """The line number of each row."""
     tally: Tally
     malformed: list[str]
     """File, line and description of malformed TSV, CSV or JSON."""
@@ -75,12 +75,12 @@ class Parsed(NamedTuple):
 
     @property
     def rows(self) -> list[Row]:
-        """Yields the rows one by one."""
+        """All rows, as a list."""
         return list(map(Row, zip(*self.columns, strict=True), self.lines))
 
 
 def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Parsed:
-    """The usable rows of a block, and the problems of the others; lines of more than `limit` bytes are too long."""
+    """The usable rows of a block, and the problems of the others. Lines of more than `limit` bytes are left out."""
     if isinstance(corpus, WordCorpus):
         return _sentences(block, corpus)
     if isinstance(corpus, AudioConfig):
@@ -119,7 +119,7 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
 def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
     """One row per sentence of a column file: the values of a column form one text, separated by tabs.
 
-    Invalid UTF-8 is always rejected, as the label of a damaged word need not apply to the repaired word.
+    Invalid UTF-8 is always an error, because the label of a damaged word may not be right for the repaired word.
     """
     (lines,) = block.files
     columns = len(corpus.columns)
@@ -142,7 +142,7 @@ def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
 
 
 class _Decoded(NamedTuple):
-    """The decoded lines of one file; lines that are too long, with an index in `long`, are replaced by empty ones."""
+    """The decoded lines of one file. Lines that are too long, with an index in `long`, are replaced by empty ones."""
 
     texts: list[str]
     long: set[int]
@@ -210,7 +210,7 @@ def _columns(lines: _Decoded, corpus: TableCorpus, block: Block) -> _Texts:
 
 
 def _refuse_width(cells: Sequence[str], *, format: TableFormat, layout: Layout) -> None:
-    """Raises a ValueError for a record with too few cells, or with another number of cells than the first line."""
+    """Raises a ValueError for a record with too few cells, or whose number of cells differs from the first line's."""
     count = f"{len(cells)} column{'s' * (len(cells) != 1)} separated by {format.separator}"
     required = max(layout.indices) + 1
     if layout.width is not None and len(cells) != layout.width:
@@ -218,8 +218,8 @@ def _refuse_width(cells: Sequence[str], *, format: TableFormat, layout: Layout) 
         first = "the header" if format.has_header else "line 1"
         raise ValueError(f"{count}, but {first} has {layout.width}{advice}")
     if len(cells) < required:
-        other = ("tabs: is it a TSV?", "\t") if format.is_quoted else ("commas: is it a CSV?", ",")
-        hint = f"; it has {other[0]}" if len(cells) == 1 and other[1] in cells[0] else ""
+        other = ("tabs: is it TSV?", "\t") if format.is_quoted else ("commas: is it CSV?", ",")
+        hint = f"; the line contains {other[0]}" if len(cells) == 1 and other[1] in cells[0] else ""
         raise ValueError(f"{count}, expected at least {required}{hint}")
 
 
@@ -252,7 +252,7 @@ def _object(text: str, *, keys: tuple[str, str]) -> list[str]:
 
 
 def _value(values: dict[str, Any], *, key: str) -> str:
-    """The text under a key of a JSON object; a key that does not exist literally may be a path into nested objects."""
+    """The text under a key of a JSON object. A key with dots that does not exist is a path into nested objects."""
     nested: Any = values
     for part in (key,) if key in values else key.split("."):
         if not isinstance(nested, dict) or part not in nested:
@@ -264,7 +264,7 @@ def _value(values: dict[str, Any], *, key: str) -> str:
 
 
 def key_list(values: dict[str, Any]) -> str:
-    """The keys of an object, and those of the objects in it as paths, for messages."""
+    """The keys of an object as text for messages, with the keys of nested objects as paths."""
     nested = [f"{key}.{inner}" for key, value in values.items() if isinstance(value, dict) for inner in value]
     keys = [*(key for key, value in values.items() if not isinstance(value, dict)), *nested]
     return ", ".join(map(repr, keys[:8])) + (", …" if len(keys) > 8 else "") or "none"

@@ -1,7 +1,7 @@
-"""Batches of sentence pairs of which each side is encoded by itself.
+"""Batches of sentence pairs whose sides are encoded separately.
 
-Letters: B rows, S source, T target, R ranks, N rows of all ranks. Both sides are their tokens and EOS. Rows that only
-fill a shape have EOS alone and weight 0.
+Letters: B rows, S source, T target, N rows of all ranks. Each side consists of its tokens and EOS. Rows that only fill
+a shape consist of EOS and have weight 0.
 """
 
 from collections.abc import Callable
@@ -23,10 +23,10 @@ Array = NDArray[Any]
 
 
 class SentencePairBatch(NamedTuple):
-    """Padded pairs of sentences: those of one rank, and which pairs of the batch of all ranks are alike.
+    """One rank's padded pairs of sentences, and which sentences of all ranks' batches are equal.
 
-    The batch cannot be divided, as every pair is compared with every other. `split` returns the whole batch, of which
-    the rows of one `slices` at a time are encoded.
+    The loss compares every pair with every other, so the batch cannot be divided: `split` returns the whole batch, with
+    `slices` of rows that are encoded one after the other.
     """
 
     source: Padded  # values [B,S]
@@ -43,12 +43,12 @@ class SentencePairBatch(NamedTuple):
 
     @property
     def rows_together(self) -> int:
-        """The largest number of rows that are encoded together."""
+        """The largest number of rows in one of the `slices`."""
         return max(int(at.stop) - int(at.start) for at in self.slices)
 
     @property
     def slices(self) -> list[slice]:
-        """The rows that are encoded together."""
+        """The groups of rows that are encoded together."""
         return row_slices(self.rows, parts=self.parts)
 
     @property
@@ -61,7 +61,7 @@ class SentencePairBatch(NamedTuple):
 
     @property
     def excluded(self) -> Tensor:
-        """[N,N], the pairs of rows that are not compared: sentences that are equal, and rows that fill a shape."""
+        """[N,N], true for rows that are not compared: those with equal sentences, and those that only fill a shape."""
         is_equal = (self.alike[:, :, None] == self.alike[:, None, :]).any(dim=0)
         return is_equal | (self.alike[0] < 0) | (self.alike[0] < 0)[:, None]
 
@@ -78,7 +78,7 @@ class SentencePairBatch(NamedTuple):
 
 
 def collate_sentence_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> SentencePairBatch:
-    """The padded batch of a plan; with a shard, only the rows of that rank, but `alike` of all."""
+    """The padded batch of a plan; with a shard, only the rows of that rank, but `alike` for the rows of all ranks."""
     everything = planned
     planned = everything.shard(shard)
     rows, (source_width, target_width) = planned.size
@@ -102,7 +102,7 @@ def _side(column: Column, indices: Array, *, size: tuple[int, int]) -> Padded:
 
 
 def _numbers(column: Column, indices: Array) -> list[int]:
-    """A number for each row, which equal rows share."""
+    """A number for each row, the same for equal rows."""
     flat, lengths = column.gather(indices)
     numbers: dict[bytes, int] = {}
     return [

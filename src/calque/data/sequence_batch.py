@@ -67,12 +67,12 @@ class SequenceBatch(NamedTuple):
 
 
 def history_widths(store: Store, *, history: int) -> Widths:
-    """The number of positions that each row takes in a batch: one less than its items, and at most `history`."""
+    """The number of positions that each row takes in a batch: one less than its items, but at most `history`."""
     return Widths(np.minimum(store[ITEMS].lengths.astype(np.int64) - 1, history))
 
 
 def collate_sequences(store: Store, planned: Planned, *, history: int, shard: Shard = WHOLE) -> SequenceBatch:
-    """The padded batch of a plan; of a row with more than `history` + 1 items, the last ones are read."""
+    """The padded batch of a plan, with the last `history` + 1 items per row; with a shard, only that rank's rows."""
     shared_weight = int(np.minimum(store[ITEMS].lengths[planned.indices].astype(np.int64) - 1, history).sum())
     planned = planned.shard(shard)
     rows, (width,) = planned.size

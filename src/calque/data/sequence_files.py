@@ -1,8 +1,8 @@
 """Files of behaviour sequences: one user per line, with the items of the user's history in order of time.
 
-In a plain file, a line is the user's id and then the items, separated by white space. In a file of records, a line is a
-JSON object, which may also have a time and a behaviour type (such as view or buy) for every item. The values of a
-column form one text, separated by tabs.
+In a plain file, a line contains the user's id and then the items, separated by white space. In a file of records, a
+line is a JSON object, which may also have a time and a behaviour type (such as view or buy) for every item. When a line
+is parsed, the values of each column are joined by tabs into one text.
 """
 
 import json
@@ -26,13 +26,13 @@ _SHOWN = 40  # characters of a value quoted in a message
 
 
 class SequencesConfig(Config):
-    """One file of histories: a user per line, the user's id and then the items in order of time."""
+    """One file of histories, one user per line: the user's id, then the items in order of time."""
 
     kind: Literal["sequences"] = "sequences"
     path: Path
     """The file, plain or compressed; ids are separated by white space."""
     weight: Weight = 1.0
-    """How often an epoch reads each user; 0.5: every user once in two epochs."""
+    """How often an epoch reads each user; with 0.5, every user is read once in two epochs."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class SequenceRecordsConfig(Config):
     behaviours_key: str | None = None
     """The key of the list of behaviour types, one per item, such as view or buy; by default, the file has none."""
     weight: Weight = 1.0
-    """How often an epoch reads each user; 0.5: every user once in two epochs."""
+    """How often an epoch reads each user; with 0.5, every user is read once in two epochs."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class Histories(NamedTuple):
 
 
 def read_histories(texts: Sequence[str], *, corpus: SequenceCorpus, first: int) -> Histories:
-    """The histories of lines of text, one text per column and line; those of malformed and empty lines are empty.
+    """The histories in lines of text, as one text per column and line, which is empty for a malformed or empty line.
 
     `first` is the number of the first line, for messages.
     """
@@ -103,11 +103,10 @@ def read_histories(texts: Sequence[str], *, corpus: SequenceCorpus, first: int) 
 def repeated_users(
     lines: Sequence[bytes], *, corpus: SequenceCorpus, first: int, seen: dict[str, int]
 ) -> Iterator[str]:
-    """A message for each line of a user who has an earlier one.
+    """Yields a message for each line of a user who has an earlier one.
 
-    `seen` has the first line of each user read so far, and is extended.
-
-    Lines that cannot be read are left to `read_histories`, which describes them.
+    `seen` maps each user read so far to the number of its line, and is updated in place. Malformed lines are ignored
+    here, because `read_histories` reports them.
     """
     for number, line in enumerate(lines, start=first):
         user = _user_of(line, corpus)
@@ -119,7 +118,7 @@ def repeated_users(
 
 
 def parse_record(text: str, *, corpus: SequenceRecordsConfig, empty: bool = False) -> UserHistory:
-    """The history in a JSON object; a ValueError describes a malformed one. With `empty`, it may have no items."""
+    """The history in a JSON object, which may have no items if `empty`. Raises a ValueError if it is malformed."""
     record = _object(text)
     user = _name(_value(record, corpus.user_key), name=corpus.user_key)
     items = _names(_value(record, corpus.items_key), name=corpus.items_key)
@@ -137,7 +136,7 @@ def parse_record(text: str, *, corpus: SequenceRecordsConfig, empty: bool = Fals
 
 
 def whole_time(value: object, *, name: str) -> int:
-    """A time stamp in whole seconds; a ValueError if it is not a number, or out of range."""
+    """A time stamp, rounded down to whole seconds. Raises a ValueError if it is not a number or is out of range."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{name}: expected a number of seconds, found {_quoted(value)}")
     if abs(value) > LATEST:
@@ -146,7 +145,7 @@ def whole_time(value: object, *, name: str) -> int:
 
 
 def refuse_backward_times(times: Sequence[int], *, name: str = TIMES) -> None:
-    """Raises a ValueError if a time is before the one that precedes it."""
+    """Raises a ValueError if a time is earlier than the one before it."""
     for index, (before, after) in enumerate(pairwise(times), start=2):
         if after < before:
             raise ValueError(
@@ -174,7 +173,7 @@ def _texts(history: UserHistory, *, names: Sequence[str]) -> list[str]:
 
 
 def _user_of(line: bytes, corpus: SequenceCorpus) -> str | None:
-    """The user of a raw line; None if it has none."""
+    """The user of a raw line, or None if the line is empty or malformed."""
     if isinstance(corpus, SequencesConfig):
         ids = line.split(None, 1)
         return ids[0].decode(errors="replace") if ids else None

@@ -1,8 +1,8 @@
 """Behaviour sequences as columns of a store, for recommenders.
 
-With a leave-one-out split, the last item of every user is for testing and not stored, the one before it is the target
-of a validation row, and the items before that are the training row (Kang and McAuley 2018, §4.1). Without it, training
-and validation rows are whole histories, and the last item of a validation row is its target.
+With a leave-one-out split, the last item of every user is kept for testing and not stored, the one before it is the
+target of a validation row, and all earlier items form the training row (Kang and McAuley 2018, §4.1). Without a split,
+training and validation rows are whole histories, and the last item of a validation row is its target.
 """
 
 from collections import Counter
@@ -92,8 +92,8 @@ class SequencePreparation(NamedTuple):
 class SequenceNumericaliser(NamedTuple):
     """Converts histories to ids. Times are stored as seconds since the user's first item.
 
-    In training, items outside the catalogue are left out, and so are users without two items, from which nothing can be
-    learnt. In validation, they are stored as unknown: the last item, which is the target, may be one of them.
+    In training, items outside the catalogue are left out, and so are users with fewer than two items, from whom nothing
+    can be learnt. In validation, items outside the catalogue are stored as unknown; the target may be one of them.
     """
 
     catalogue: Catalogue
@@ -146,7 +146,7 @@ class SequenceNumericaliser(NamedTuple):
 
 
 def training_part(history: Sequence[Value]) -> list[Value]:
-    """The items of a history that a leave-one-out split trains on: all but the last two, or all of fewer than three."""
+    """The items of a history that a leave-one-out split trains on: all but the last two, or all if fewer than three."""
     return list(history[:-2] if len(history) >= FEWEST else history)
 
 

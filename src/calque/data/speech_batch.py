@@ -82,13 +82,16 @@ class SpeechBatch(NamedTuple):
 
 
 def frame_counts(samples: Array, *, hop: int) -> Array:
-    """The number of frames of recordings, given their numbers of samples."""
+    """The number of frames of each recording, given its number of samples."""
     counts: Array = np.maximum(1, -(-samples.astype(np.int64) // hop))
     return counts
 
 
 def speech_widths(store: Store, *, hop: int, slowest: int = 100) -> list[Widths]:
-    """The positions of each row in a batch: frames at the slowest speed (in percent), and tokens with their end."""
+    """The number of positions that each row takes in a batch: its frames at the slowest speed, and its tokens and EOS.
+
+    `slowest` is in percent of the recorded speed.
+    """
     samples = -(-store[AUDIO].lengths.astype(np.int64) * 100 // slowest)
     return [Widths(frame_counts(samples, hop=hop)), store.widths(TEXT, marks=1)]
 

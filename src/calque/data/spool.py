@@ -1,7 +1,7 @@
 """The spool: a temporary file of cleaned rows, from which vocabularies are learnt and rows are converted to ids.
 
 A record holds the columns of one block: a line of JSON that describes it, the keys of its rows, and the texts of each
-column in UTF-8. Texts are separated by line breaks; only a column with line breaks in its texts is a list in JSON.
+column in UTF-8. Texts are separated by line breaks; a column whose texts contain line breaks is stored as a JSON list.
 """
 
 import json
@@ -28,19 +28,19 @@ class SpoolBlock(NamedTuple):
     columns: Sequence[Sequence[str]]
     """The texts of each column."""
     keys: Hashes
-    """The key of each row, empty if this corpus holds out none; training rows with the smallest keys are held out."""
+    """The key of each row; empty if no rows of this corpus are held out. Rows with the smallest keys are held out."""
 
     @property
     def rows(self) -> int:
         return len(self.columns[0])
 
     def is_held_out(self, held_out: Hashes) -> NDArray[np.bool_]:
-        """Whether each row is for validation, [rows]; `held_out` are the sorted keys of the rows that are held out."""
+        """A mask [rows], true for validation rows; `held_out` are the sorted keys of the rows that are held out."""
         return _is_held_out(self.role, self.rows, keys=self.keys, held_out=held_out)
 
 
 def pack_block(block: SpoolBlock) -> bytes:
-    """A block as a record of the spool."""
+    """A block, packed as a record of the spool."""
     columns = [_pack_texts(texts) for texts in block.columns]
     keys = block.keys.astype("<u8").tobytes()
     description = {
@@ -62,7 +62,7 @@ def read_spool(path: Path) -> Iterator[bytes]:
 
 
 def unpack_block(record: bytes) -> SpoolBlock:
-    """The block of rows that a record holds."""
+    """The block of rows in a record."""
     parts = _Record(record)
     columns = [parts.texts(column) for column in range(parts.columns)]
     return SpoolBlock(parts.role, parts.corpus, columns, parts.keys)
@@ -111,7 +111,7 @@ class _Record:
 
 
 def _pack_texts(texts: Sequence[str]) -> tuple[bytes, bool]:
-    """Texts as bytes, and whether these are a list in JSON."""
+    """The texts as bytes, and whether these are a JSON list."""
     joined = "\n".join(texts)
     if joined.count("\n") == len(texts) - 1 or not texts:
         return joined.encode(), False

@@ -1,4 +1,4 @@
-"""Named, ragged columns on disk, memory-mapped: opening a store takes the same time whatever its size.
+"""Named, ragged columns on disk. They are memory-mapped, so opening a store takes the same time whatever its size.
 
 A store is a folder with three files per column: the values of all rows, concatenated; the offset of each row in them;
 and the length of each row, without begin or end marks. Values are token ids (uint16 if the vocabulary fits, else
@@ -102,7 +102,7 @@ class Rows(NamedTuple):
 
 
 def pack(sequences: Sequence[Sequence[int]]) -> Rows:
-    """Sequences of ids as one flat array."""
+    """Packs sequences of ids into one flat array."""
     return Rows(*flat_ids(sequences))
 
 
@@ -112,7 +112,7 @@ def select(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
 
 
 def pack_frames(sequences: Sequence[Array]) -> Rows:
-    """Sequences of vectors [length, feature] as one flat array."""
+    """Packs sequences of vectors [length, feature] into one flat array."""
     lengths = np.fromiter(map(len, sequences), dtype=np.uint32, count=len(sequences))
     return Rows(np.concatenate(sequences), lengths)
 
@@ -135,9 +135,10 @@ def store_of_pairs(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, weig
 def id_counts(
     store: Store, *, column: str, size: int, end: int | None, unknown: int, block: int = 1 << 22
 ) -> NDArray[np.float64]:
-    """How often an epoch reads each of `size` ids of a column; `end`, unless it is None, is counted once per row.
+    """How often an epoch reads each id of a column, for the ids below `size`.
 
-    Ids of `size` and above count as `unknown`. One block of ids is in memory at a time.
+    Larger ids count as `unknown`. The id `end`, unless it is None, is counted once per row. One block of ids is in
+    memory at a time.
     """
     counts = np.zeros(size)
     ids = store[column]
@@ -154,7 +155,7 @@ def id_counts(
 
 
 def length_counts(store: Store, *, longest: int = 200, block: int = 1 << 22) -> dict[str, list[int]]:
-    """The number of rows of each column with 0, 1, …, and `longest` or more values."""
+    """For each column, the number of rows with 0, 1, 2, … values; the last number is for `longest` or more values."""
     counts = {}
     for name, column in store.columns.items():
         total = np.zeros(longest + 1, dtype=np.int64)
@@ -174,7 +175,7 @@ def open_store(folder: Path, *, spans: Sequence[Span], format: int = FORMAT) -> 
         values, offsets, lengths = (_map(folder / f"{name}.{part}") for part in (layout.values, "offsets", "lengths"))
         columns[name] = Column(values, offsets, lengths - lengths.dtype.type(1) if layout.counts_end else lengths)
     if not columns:
-        raise FolderError(f"{folder}: no columns of a store; remove it and prepare the data again")
+        raise FolderError(f"{folder}: the store contains no columns; remove it and prepare the data again")
     if len({len(part) for column in columns.values() for part in (column.offsets, column.lengths)}) > 1:
         raise FolderError(
             f"{folder}: the columns of the store have different lengths; remove it and prepare the data again"
@@ -183,7 +184,7 @@ def open_store(folder: Path, *, spans: Sequence[Span], format: int = FORMAT) -> 
 
 
 class StoreWriter:
-    """Appends rows to a new store; its bytes depend on the rows only, not on how they are grouped into calls."""
+    """Appends rows to a new store. Its bytes depend only on the rows, not on how they are grouped into calls."""
 
     def __init__(self, folder: Path, *, columns: Mapping[str, ColumnKind], longest: int) -> None:
         folder.mkdir()
@@ -233,7 +234,7 @@ _HEADER = 16  # bytes, so that the values after it are aligned
 
 
 def _header(kind: ColumnKind) -> bytes:
-    """The header of a column's file: the type of the values and the shape of one, as in `calque-u2`, `calque-f4 80`."""
+    """The header of a column's file: the type and the shape of a value, as in `calque-u2` or `calque-f4 80`."""
     shape = f" {'x'.join(map(str, kind.feature))}" if kind.feature else ""
     header = f"calque-{kind.dtype.removeprefix('<')}{shape}\n".encode().ljust(_HEADER, b"\0")
     assert len(header) == _HEADER, "the feature's shape does not fit into the header"
@@ -269,5 +270,5 @@ def _map(path: Path) -> Array:
 
 
 def smallest_unsigned(largest: int) -> str:
-    """The smaller of uint16 and uint32 that holds numbers up to `largest`."""
+    """The dtype that holds numbers up to `largest`: uint16 if possible, otherwise uint32."""
     return "<u2" if largest <= np.iinfo(np.uint16).max else "<u4"

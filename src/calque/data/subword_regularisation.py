@@ -1,8 +1,8 @@
 """Subword regularisation: the words of each pair are segmented anew in every epoch.
 
 The segmentation of a pair depends only on the seed, the epoch and the pair's index in the store. Batches are planned
-from the lengths in the store, so neither the number of workers nor resuming changes which pairs they
-contain. Sampled segmentations are usually longer than the stored ones, so a batch may be larger than planned.
+from the lengths in the store, so neither the number of workers nor resuming changes which pairs they contain. Sampled
+segmentations are usually longer than the stored ones, so a batch may be larger than planned.
 """
 
 from functools import partial
@@ -49,9 +49,9 @@ class UnigramSamplingConfig(Config):
 
     kind: Literal["unigram"] = "unigram"
     alpha: float = Field(default=0.2, ge=0)
-    """Segmentations are sampled in proportion to their probability to this power; 0: uniformly."""
+    """Segmentations are sampled in proportion to their probability to this power; with 0, uniformly."""
     nbest: int = Field(default=0, ge=0, le=512)
-    """The number of most probable segmentations of a text to sample from; 0: all segmentations."""
+    """The number of most probable segmentations of a text to sample from; 0 samples from all."""
     sides: Sides = "both"
     """The sides whose segmentation is sampled."""
     longest: int = Field(default=256, ge=1)
@@ -62,7 +62,7 @@ SubwordsConfig = Annotated[FixedConfig | BpeDropoutConfig | UnigramSamplingConfi
 
 
 def misfits(config: SubwordsConfig, *, text: TextConfig, batch: BatchConfig) -> list[str]:
-    """Why subword sampling cannot be combined with a text or batch section of the config, one message per reason."""
+    """Messages that say why subword sampling cannot be combined with the config's text or batch section."""
     if isinstance(config, FixedConfig):
         return []
     problems = []
@@ -138,9 +138,9 @@ class SubwordSampler:
         return source, target
 
     def collate(self, planned: Planned, *, epoch: int, shard: Shard = WHOLE) -> PairBatch:
-        """A planned batch, as wide as its longest pair in this epoch; with a shard, the rows of that rank.
+        """The padded batch of a plan, as wide as its longest pair in this epoch; with a shard, that rank's rows.
 
-        Every rank segments all pairs of the batch, as it needs their total number of tokens.
+        Every rank segments all pairs of the batch, because it needs their total number of tokens.
         """
         pairs = [self.pair(int(index), epoch=epoch) for index in planned.indices]
         width, height = (1 + max(len(pair[side]) for pair in pairs) for side in (0, 1))
@@ -148,7 +148,7 @@ class SubwordSampler:
         return collate_pairs(store_of_pairs(pairs), planned=Planned(np.arange(len(pairs)), size), shard=shard)
 
     def growth(self) -> float:
-        """The factor by which sampled pairs are longer than stored ones; the budget of batches is divided by it."""
+        """The factor by which sampled pairs are longer than stored ones, by which the batch budget is divided."""
         count = len(self.store)
         indices = np.unique(np.linspace(0, count - 1, num=min(count, _SAMPLE)).astype(np.int64))
         before = sum(int(widths[indices].sum()) for widths in pair_widths(self.store))

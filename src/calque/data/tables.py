@@ -1,7 +1,7 @@
-r"""Tables of text, TSV and CSV: their configs, the records of CSV, and the columns that a header names.
+r"""TSV and CSV tables of text: their configs, the parsing of CSV records, and the columns that a header names.
 
 CSV follows RFC 4180: a cell in double quotes may contain delimiters, line breaks, and quotes written twice. A quote
-inside a cell that does not begin with one is text. TSV has no quoting: only tabs and line breaks have a meaning.
+inside a cell that does not begin with one is text. TSV has no quoting: only tabs and line breaks are special.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,14 +41,17 @@ class TableFormat(NamedTuple):
     is_quoted: bool
     has_header: bool
     columns: tuple[int | str, int | str]
-    """The source and the target column: a number from 1, or a name of the header."""
+    """The source and the target column: a number from 1, or a name in the header."""
 
     def cells(self, record: str) -> list[str]:
-        """The cells of a record; a ValueError describes a malformed one."""
+        """The cells of a record. Raises a ValueError that describes a malformed record."""
         return quoted_cells(record, delimiter=self.delimiter) if self.is_quoted else record.split(self.delimiter)
 
     def layout(self, head: bytes) -> Layout:
-        """The positions of source and target in a table with first record `head`; a ValueError if one is missing."""
+        """The positions of source and target in a table whose first record is `head`.
+
+        Raises a ValueError if the header lacks a column.
+        """
         cells = self.cells(head.decode(errors="replace").removeprefix(BYTE_ORDER_MARK).removesuffix("\r"))
         if not self.has_header:
             source, target = (int(column) - 1 for column in self.columns)
@@ -63,7 +66,7 @@ class TableFormat(NamedTuple):
 
     def _index(self, column: int | str, *, names: list[str]) -> int:
         listed = ", ".join(map(repr, names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")
-        hint = f"; separated by {self.separator}, the header has a single column" if len(names) == 1 else ""
+        hint = f"; is the file really separated by {self.separator}?" if len(names) == 1 else ""
         if isinstance(column, int):
             if column > len(names):
                 raise ValueError(f"no column {column}; the header has {len(names)}: {listed}{hint}")
@@ -75,7 +78,7 @@ class TableFormat(NamedTuple):
 
 
 class TsvConfig(Config):
-    """One file with tab-separated columns; there is no quoting."""
+    """One file with tab-separated columns, without quoting."""
 
     kind: Literal["tsv"] = "tsv"
     path: Path
@@ -89,7 +92,7 @@ class TsvConfig(Config):
     alignments: Path | None = None
     """Word alignments for guided attention: one line per pair, in Pharaoh format (0-0 1-2)."""
     weight: Weight = 1.0
-    """How often an epoch reads each pair; 0.5: every pair once in two epochs."""
+    """How often an epoch reads each pair; with 0.5, every pair is read once in two epochs."""
 
     @property
     def format(self) -> TableFormat:
@@ -124,7 +127,7 @@ class CsvConfig(Config):
     delimiter: str = ","
     """The character between columns, such as ;"""
     weight: Weight = 1.0
-    """How often an epoch reads each pair; 0.5: every pair once in two epochs."""
+    """How often an epoch reads each pair; with 0.5, every pair is read once in two epochs."""
 
     @property
     def format(self) -> TableFormat:
@@ -151,7 +154,7 @@ def _refuse_names_without_header(format: TableFormat) -> None:
     names = [column for column in format.columns if isinstance(column, str)]
     if names and not format.has_header:
         raise ValueError(
-            f"header = false, but {' and '.join(map(repr, names))} can only be found in a header; use column numbers"
+            f"header = false, so columns cannot be given by name ({' and '.join(map(repr, names))}); use column numbers"
         )
 
 
@@ -159,10 +162,10 @@ TableCorpus = TsvConfig | CsvConfig
 
 
 def csv_lines(lines: Iterable[bytes], *, delimiter: str, limit: int, name: str) -> Iterator[bytes]:
-    """An item per line: the whole record at its first line, then a `CONTINUATION` for each further line of it.
+    """Yields one item per line: the whole record for its first line, then a `CONTINUATION` for each of its other lines.
 
-    Records longer than `limit` bytes are cut to `limit` + 1. A DataError names the line of a quote that is not closed
-    before the end of the file, or not within `RECORD_BYTES`.
+    Records longer than `limit` bytes are cut to `limit` + 1. If a quote is not closed within `RECORD_BYTES`, or by the
+    end of the file, a DataError names its line.
     """
     record: list[bytes] = []
     first, size, is_open = 1, 0, False
@@ -176,7 +179,7 @@ def csv_lines(lines: Iterable[bytes], *, delimiter: str, limit: int, name: str) 
         is_open = _ends_in_quotes(scanned, delimiter=delimiter.encode(), is_quoted=is_open)
         if is_open and size > RECORD_BYTES:
             raise DataError(
-                f"{name}: line {first}: a quote is opened and not closed within {RECORD_BYTES >> 20} MiB; a cell that "
+                f"{name}: line {first}: a quote is opened, but not closed within {RECORD_BYTES >> 20} MiB; a cell that "
                 "begins with a quote must end with one"
             )
         if not is_open:
@@ -184,13 +187,13 @@ def csv_lines(lines: Iterable[bytes], *, delimiter: str, limit: int, name: str) 
             yield from (CONTINUATION for _ in record[1:])
     if is_open:
         raise DataError(
-            f"{name}: line {first}: a quote is opened and never closed; the file ends at line {number}; a cell that "
-            "begins with a quote must end with one"
+            f"{name}: line {first}: a quote is opened, but not closed by the end of the file at line {number}; a "
+            "cell that begins with a quote must end with one"
         )
 
 
 def quoted_cells(record: str, *, delimiter: str) -> list[str]:
-    """The cells of a CSV record; a ValueError describes a malformed one."""
+    """The cells of a CSV record. Raises a ValueError that describes a malformed record."""
     if '"' not in record:
         return record.split(delimiter)
     cells: list[str] = []
@@ -217,7 +220,7 @@ def quoted_cells(record: str, *, delimiter: str) -> list[str]:
 
 
 def _closing_quote(record: str, start: int) -> int:
-    """The position of the quote that closes a cell whose text starts at `start`; -1 if there is none."""
+    """The position of the quote that closes a cell whose text starts at `start`, or -1 if there is none."""
     end = record.find('"', start)
     while end >= 0 and record.startswith('"', end + 1):
         end = record.find('"', end + 2)

@@ -16,7 +16,7 @@ WORD_LENGTHS = "word_lengths"
 
 
 class TaggingPreparation(NamedTuple):
-    """How corpora of labelled sentences are prepared for taggers: the columns of words, labels and further inputs."""
+    """How labelled sentences are prepared for taggers: which columns hold the words, the labels and other inputs."""
 
     text: FormsConfig
     words: str
@@ -85,7 +85,7 @@ class TaggingPreparation(NamedTuple):
 
 
 class TaggingNumericaliser(NamedTuple):
-    """Converts sentences to ids; a label that does not occur in training gets the id after that of the last label."""
+    """Converts sentences to ids. All labels that do not occur in training share the id after the last label's."""
 
     vocabularies: TaggerVocabularies
     inputs: tuple[str, ...]

@@ -17,12 +17,12 @@ PART = 4096  # characters of a long line that vocabularies are learnt from toget
 
 
 class TextPreparation(NamedTuple):
-    """How text is prepared for language models: columns read, vocabulary learnt, columns stored."""
+    """How text is prepared for language models: the column read, the vocabulary learnt and the column stored."""
 
     text: TextConfig
     maximum_length: int = 256
     running: bool = False
-    """Whether the lines form a running text; then each is stored with its end mark, and no line is too long."""
+    """Whether the lines form one running text. If so, each is stored with its end mark, and no line is too long."""
 
     @property
     def unit(self) -> str:
@@ -85,7 +85,7 @@ class TextNumericaliser(NamedTuple):
 
 
 def _parts(line: str) -> Iterator[str]:
-    """A long line of running text cut into parts, at spaces if it has any, as subwords are learnt from short lines."""
+    """Yields the parts of a long line, cut at spaces if possible, because subwords are learnt from short lines."""
     start = 0
     while len(line) - start > PART:
         space = line.rfind(" ", start, start + PART)

@@ -1,7 +1,7 @@
 """Word alignments of a corpus: read from a Pharaoh file, validated, and stored as links between pieces.
 
-A line holds the links of a pair as `0-0 1-2 2-1`, source word first; words are separated by white space and counted
-from 0.
+A line contains the links of a pair, as in `0-0 1-2 2-1`, with the source word first. Words are separated by white space
+and counted from 0.
 """
 
 import re
@@ -20,11 +20,11 @@ LINKS = "links"  # the column of a store that holds them
 _LINK = re.compile(rb"(\d{1,9})-(\d{1,9})")
 
 Link = tuple[int, int]
-"""(source, target)."""
+"""The indices of a source word and of a target word."""
 
 
 def parse_links(line: bytes, *, source: int, target: int) -> list[Link]:
-    """The links of a line, given the numbers of words on both sides; a ValueError describes an invalid link."""
+    """The links of a line, given the number of words on each side. Raises a ValueError if a link is invalid."""
     links = []
     for token in line.split():
         match = _LINK.fullmatch(token)
@@ -60,7 +60,7 @@ def links_of(texts: Sequence[str]) -> list[Link]:
 
 
 def piece_links(texts: Sequence[str], *, tokenizers: Tokenizers) -> list[int]:
-    """The links between all pieces of linked words, as alternating source and target piece indices."""
+    """The links between all pieces of linked words, as a flat list of alternating source and target piece indices."""
     positions: list[dict[int, list[int]]] = []
     for tokenizer, text in zip(tokenizers, texts, strict=False):
         by_word: dict[int, list[int]] = {}
@@ -78,7 +78,7 @@ def piece_links(texts: Sequence[str], *, tokenizers: Tokenizers) -> list[int]:
 
 
 def guide(links: Column, indices: Array, *, size: tuple[int, int, int]) -> Array:
-    """For each target piece, the uniform distribution over its linked source pieces [B,T,S]; zeros without links."""
+    """[B,T,S], for each target piece the uniform distribution over its linked source pieces; zeros if it has none."""
     shares = np.zeros(size, dtype=np.float32)
     for row, index in enumerate(indices):
         pairs = links.row(int(index)).astype(np.int64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Text, model and search joined: raw text in, raw text or labels out. `calque.load` returns these classes.
+"""Models joined with text processing and search: raw inputs in, results out. `calque.load` returns these classes.
 
 May import every package below it: models, search, text, the losses of tasks, the utilities of evaluation.
 """

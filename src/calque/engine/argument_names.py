@@ -14,11 +14,11 @@ OTHER_NAMES = {
     **dict.fromkeys(("beam_size", "num_beams", "beam_width"), "beam"),
     **dict.fromkeys(("max_length", "max_tokens", "max_new_tokens"), "maximum"),
 }
-"""Calque's names of arguments, by their names in other toolkits."""
+"""Maps the names of arguments in other toolkits to Calque's."""
 
 
 def check_argument_names(function: Callable[P, R]) -> Callable[P, R]:
-    """A decorator: a call with an unknown argument raises a TypeError that suggests the right name.
+    """Decorates a function: a call with an unknown argument raises a TypeError that suggests the right name.
 
     >>> translator.translate("Danke.", n_best=2)
     TypeError: Translator.translate() has no argument n_best; did you mean nbest? Its arguments are text, beam, nbest

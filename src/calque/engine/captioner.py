@@ -42,7 +42,7 @@ class CaptionRequest(NamedTuple):
     search: SearchConfig | None = None  # None: the model's own settings
     nbest: int | None = None  # the number of candidates; None: one
     detail: bool = False  # return the Detail of every candidate
-    name: str | None = None  # what messages call the image; None: its path
+    name: str | None = None  # the name of the image in messages; None: its path
 
 
 class Caption(NamedTuple):
@@ -96,7 +96,7 @@ class Captioner:
         self.task = task
         self.search = search
         self.longest = longest
-        """The number of pieces of the longest training caption."""
+        """The number of pieces in the longest training caption."""
 
     def __repr__(self) -> str:
         parts = f"{self.config.image.kind} to {self.config.decoder.kind}"
@@ -113,7 +113,7 @@ class Captioner:
 
     @property
     def side(self) -> int:
-        """The number of rows and columns of the grid that the model attends to."""
+        """The number of rows, and of columns, in the square grid that the model attends to."""
         return self.config.side(self.task.size)
 
     @overload
@@ -128,7 +128,7 @@ class Captioner:
     def caption(
         self, image: ImageSource | list[Any], *, beam: int | None = None, nbest: int | None = None
     ) -> str | list[str] | list[list[str]]:
-        """The caption of an image, or of each image of a list; with `nbest`, the n best captions of each.
+        """The caption of an image, or of each image in a list; with `nbest`, the n best captions of each.
 
         An image is the path of a file, the bytes of a file, or an array of uint8 [height,width,3].
 
@@ -149,7 +149,7 @@ class Captioner:
     ) -> Iterator[CaptionAnswer]:
         """A caption or an error for every request, in order. A caption does not depend on the other requests.
 
-        `poll` is called before each batch; an exception that it raises ends the work.
+        `poll` is called before each batch; an exception that it raises stops the captioning.
         """
         remaining = iter(requests)
         while window := list(islice(remaining, WINDOW)):
@@ -159,7 +159,7 @@ class Captioner:
     def caption_store(
         self, store: Store, *, search: SearchConfig, poll: Callable[[], None] | None = None
     ) -> list[Candidate]:
-        """The best caption of every image of a store."""
+        """The best caption of every image in a store."""
         best: list[Candidate] = []
         for start in range(0, len(store), WINDOW):
             rows = (store[IMAGE].row(index) for index in range(start, min(start + WINDOW, len(store))))
@@ -172,7 +172,7 @@ class Captioner:
 
     @torch.inference_mode()
     def store_loss(self, store: Store, *, batch: BatchConfig, poll: Callable[[], None] | None = None) -> float:
-        """The cross-entropy of all captions of a store, in nats per token; the model must be in evaluation mode."""
+        """The cross-entropy of all captions in a store, in nats per token; the model must be in evaluation mode."""
         total, tokens = exact(torch.zeros((), device=self.device)), 0
         widths = caption_widths(store, positions=self.config.positions(self.task.size))
         config = batch.model_copy(update={"shapes": "exact"})
@@ -192,7 +192,7 @@ class Captioner:
 
     @torch.inference_mode()
     def score(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[TokenScores]:
-        """The log-probabilities and the attention [T,S] of the pieces of given captions, and of their ends."""
+        """The log-probability and attention [T,S] of every piece, and of the end, of each given caption."""
         results: list[TokenScores] = []
         step = max(1, self.search.batch_tokens // self.config.positions(self.task.size))
         with lock_of(self.model), self.model.evaluating():
@@ -209,7 +209,7 @@ class Captioner:
         try:
             if search.method != "beam":
                 raise ConfigError(
-                    f"search.method = {search.method!r}: captions are found by beam search; set it to 'beam'"
+                    f"search.method = {search.method!r}: captions are found by beam search only; set it to 'beam'"
                 )
             if search.coverage > 0 and not self.attends:
                 raise ConfigError("search.coverage needs a model with attention, but this one has none; set it to 0")
@@ -243,7 +243,7 @@ class Captioner:
         return max(1, tokens // self.config.positions(self.task.size))
 
     def _isolated(self, jobs: Sequence[_Job]) -> list[CaptionAnswer]:
-        """The answers of a batch; if memory runs out, of its halves, so that only an image too many fails."""
+        """Captions a batch. If memory runs out, captions its halves, so that an error reaches only its own image."""
         try:
             with lock_of(self.model):
                 return list(self._captions(jobs))
@@ -257,7 +257,7 @@ class Captioner:
 
     @torch.inference_mode()
     def _captions(self, jobs: Sequence[_Job]) -> list[Caption]:
-        """The captions of images with the same settings."""
+        """The captions of images whose requests have the same settings."""
         search, nbest, detail = jobs[0].key
         with self.model.evaluating():
             context = self.encode([job.picture.pixels for job in jobs])
@@ -289,12 +289,12 @@ class Captioner:
         ]
 
     def _limits(self, search: SearchConfig) -> tuple[int, int]:
-        """The least and the largest number of pieces of a caption."""
+        """The minimum and the maximum number of pieces in a caption."""
         learnt = 2 * self.longest + 5 if search.learnt_maximum else search.most
         return search.minimum, max(search.minimum, learnt if search.maximum is None else search.maximum)
 
     def encode(self, pixels: Sequence[Array]) -> Context:
-        """What the decoder needs of images [H,H,3] of the model's size, as `read_image` gives them."""
+        """Encodes images [H,H,3] of the model's size, as `read_image` returns them, into the decoder's context."""
         values = torch.from_numpy(np.stack(pixels))
         return self.model.prepare(Padded(values, torch.full((len(pixels),), values.shape[1])).to(self.device))
 

@@ -1,4 +1,4 @@
-"""The attention of a captioner to the objects that captions name, against their boxes in a manifest."""
+"""Compares a captioner's attention at words that name objects with the boxes of these objects in a manifest."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ TOGETHER = 64  # images
 
 
 def manifest_entries(path: Path) -> list[Entry]:
-    """The lines of a manifest that are not empty; a DataError names the first line that is malformed."""
+    """The entries of a manifest, one per non-empty line; raises a DataError that names the first malformed line."""
     corpus, entries = ImagesConfig(path=path), []
     if path.is_file():
         refuse_binary(file_lines(path, limit=LINE_LIMIT), path=path, rows="image")
@@ -32,14 +32,14 @@ def manifest_entries(path: Path) -> list[Entry]:
         except ValueError as error:
             raise DataError(f"{path}: line {line.number}: {error}") from None
     if not entries:
-        raise DataError(f"{path}: no images")
+        raise DataError(f"{path}: no images; expected one per line")
     return entries
 
 
 def box_attention(captioner: Captioner, entries: Sequence[Entry]) -> Iterator[NamedAttention]:
-    """The attention at the words of the reference captions that name objects, for every box of every image.
+    """For every box of every image, the attention at the words of the reference caption that name its object.
 
-    The model reads the reference, so that all models are measured at the same words.
+    The decoder is forced to read the reference, so that all models are measured at the same words.
     """
     boxed = [entry for entry in entries if entry.boxes and entry.captions]
     for start in range(0, len(boxed), TOGETHER):
@@ -57,7 +57,7 @@ def box_attention(captioner: Captioner, entries: Sequence[Entry]) -> Iterator[Na
 
 
 def square_box(box: Box, picture: Picture) -> SquareBox:
-    """A box in pixels of an image, as part of the square that the model reads."""
+    """Converts a box from pixels of its image to fractions of the square that the model reads."""
     place, size = picture.placement, len(picture.pixels)
     across, down = place.width / picture.width, place.height / picture.height
     return SquareBox(
@@ -69,7 +69,7 @@ def square_box(box: Box, picture: Picture) -> SquareBox:
 
 
 def piece_ends(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
-    """The number of characters of a text that its first pieces spell, up to and including each piece."""
+    """For each piece, the number of characters of the text up to and including that piece."""
     ends: list[int] = []
     for count in range(1, len(ids) + 1):
         text = tokenizer.decode(ids[:count]).rstrip("\ufffd")  # a character whose bytes are not complete yet

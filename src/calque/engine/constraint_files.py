@@ -1,4 +1,4 @@
-"""Files of constraints: prefixes, terms and other lists that translations must respect."""
+"""Reads files of constraints on translations: prefixes, terms and other lists."""
 
 import re
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ SHOWN = 20  # malformed lines listed per file
 
 
 class RequestBuilder:
-    """Builds the request of a line: its prefix, the phrases that terms in it require, and its inline marks.
+    """Builds the request for an input line from its text, its prefix, its inline marks and the terms it contains.
 
-    A line and its prefix have the same line number. All other fields are copied from the `template`. `name` is the
-    input's name in messages; marks are read if `inline` is true. A phrase that a mark requires is not required again by
-    a term.
+    A prefix applies to the input line with the same number. All other fields are copied from `template`. `name` is the
+    input's name in messages. Marks are read only if `inline` is true. If a mark and a term require the same phrase, it
+    is required once.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class RequestBuilder:
         self.terms = [(_pattern(term), phrase) for term, phrase in read_pairs(terms)] if terms else []
 
     def build(self, line: Line) -> Request:
-        """The request of a line; raises a TextError if its marks cannot be read."""
+        """The request for a line; raises a TextError if its marks cannot be read."""
         marked = Request.inline(line.text) if self.inline else Request(line.text)
         required, places = self._with_terms(marked)
         return self.template._replace(
@@ -37,15 +37,15 @@ class RequestBuilder:
         )
 
     def check_line_count(self, lines: int) -> None:
-        """Raises a DataError if there are more prefixes than the `lines` of the input."""
+        """Raises a DataError if there are more prefixes than the input has `lines`."""
         if self.prefixes is not None and len(self.prefixes) > lines:
             raise DataError(
-                f"{self.prefix_file}: has {len(self.prefixes):,} lines, but {self.name} ends at line {lines:,}; "
-                "they must line up, so the translations may have had the wrong prefixes"
+                f"{self.prefix_file}: has {len(self.prefixes):,} lines, but {self.name} has {lines:,}; both need "
+                "the same number of lines, so the translations may have been given the wrong prefixes"
             )
 
     def _with_terms(self, request: Request) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The phrases that marks and terms require, and where in the source the words of each begin."""
+        """The phrases that marks and terms require, and where in the source the words that each translates begin."""
         matches = [(phrase, pattern.search(request.text)) for pattern, phrase in self.terms]
         new = [(phrase, match.start()) for phrase, match in matches if match and phrase not in request.required]
         phrases, places = (tuple(column) for column in zip(*new, strict=True)) if new else ((), ())
@@ -56,34 +56,34 @@ class RequestBuilder:
             return ""
         if line.number > len(self.prefixes):
             raise DataError(
-                f"{self.prefix_file}: ends at line {len(self.prefixes)}, but the input is longer; they must line up"
+                f"{self.prefix_file}: ends after line {len(self.prefixes)}, but the input goes on; give one per line"
             )
         return self.prefixes[line.number - 1]
 
 
 def _pattern(term: str) -> re.Pattern[str]:
-    """Matches a term as whole words; in a script without spaces, anywhere."""
+    """A pattern that matches a term as whole words or, in a script without spaces, anywhere."""
     escaped = re.escape(term)
     return re.compile(escaped if any(map(is_unspaced, term)) else rf"(?<!\w){escaped}(?!\w)")
 
 
 def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
-    """The two fields of every line of a tab-separated file; malformed lines are rejected together."""
+    """Yields the two fields of each line of a tab-separated file; raises one DataError for all malformed lines."""
     problems = []
     for line in read_whole_lines(path):
         fields = [field.strip() for field in line.text.split("\t")]
         if len(fields) == 2 and all(fields):
             yield fields[0], fields[1]
         elif any(fields):
-            problems.append(f"{path}: line {line.number}: expected two fields with a tab between them: {line.text!r}")
+            problems.append(f"{path}: line {line.number}: expected two tab-separated fields, found {line.text!r}")
     if problems:
         raise DataError("\n".join(first_few(problems, shown=SHOWN)))
 
 
 def read_whole_lines(path: Path) -> list[Line]:
-    """Every line of a file; a line over the length limit is rejected."""
+    """All lines of a file; raises a DataError if one exceeds the length limit."""
     lines = list(path_lines(path, invalid="fail"))
     for line in lines:
         if line.cut:
-            raise DataError(f"{path}: line {line.number}: longer than {LINE_LIMIT:,} bytes")
+            raise DataError(f"{path}: line {line.number}: longer than {LINE_LIMIT:,} bytes; shorten it")
     return lines

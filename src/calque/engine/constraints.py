@@ -33,7 +33,7 @@ NO_CONSTRAINTS = ConstraintIds()
 
 @lru_cache(maxsize=16)
 def forbidden_words(words: tuple[str, ...], *, target: Tokenizer) -> Forbidden | None:
-    """Words that no translation may contain; None if there are none."""
+    """A filter for `words`, which no translation may contain; None if there are no words."""
     if not words:
         return None
     texts = [target.normalised(word) for word in words]
@@ -44,9 +44,9 @@ def forbidden_words(words: tuple[str, ...], *, target: Tokenizer) -> Forbidden |
 def constraint_ids(
     request: Request, source: NumberedText, *, target: Tokenizer, copies: bool, forbidden: Forbidden | None
 ) -> ConstraintIds:
-    """The constraints of a request whose source is encoded.
+    """The constraints of a request as ids, given its encoded source.
 
-    A phrase that is outside the vocabulary, or required and forbidden at once, is rejected with a TextError.
+    Raises a TextError if a phrase is outside the vocabulary, or is both required and forbidden.
     """
 
     def encode(text: str) -> list[int]:
@@ -103,7 +103,7 @@ class _Boundaries(NamedTuple):
 
 
 def _phrase_boundaries(constraints: Sequence[ConstraintIds], *, target: Tokenizer) -> _Boundaries:
-    """The boundaries at which phrases may begin and end: those of words, or anywhere in a script without spaces."""
+    """The places where phrases may begin and end: at word boundaries, or anywhere in a script without spaces."""
     unspaced = torch.tensor([row.unspaced for row in constraints])
     width = max(len(row.copied) for row in constraints)
     masks = []
@@ -117,7 +117,7 @@ def _phrase_boundaries(constraints: Sequence[ConstraintIds], *, target: Tokenize
 
 @lru_cache(maxsize=8)
 def _boundary_mask(target: Tokenizer, is_boundary: Callable[[bytes], bool]) -> Tensor:
-    """[V], whether each piece of the vocabulary satisfies `is_boundary`; the end of the text always does."""
+    """A mask [V] of the pieces in the vocabulary that satisfy `is_boundary`; the end of the text always does."""
     mask = torch.tensor([is_boundary(surface) for surface in target.surfaces()])
     mask[EOS] = True
     return mask

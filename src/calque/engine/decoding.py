@@ -1,4 +1,4 @@
-"""Decoding of one batch: search, and candidates from the hypotheses that it finds."""
+"""Decodes one batch: searches for hypotheses, and turns them into candidates."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -13,7 +13,7 @@ from calque.engine.forced_decoding import force_decode
 from calque.engine.postprocessing import Postprocessor
 from calque.engine.preparation import Part, Settings
 from calque.engine.sampling_seeds import streams
-from calque.engine.shortlist import is_doubtful, word_lists
+from calque.engine.shortlist import is_too_improbable, word_lists
 from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Candidate
 from calque.layers.observers import AttentionObserver, ChangeWeights, change_attention, observe_attention
@@ -54,12 +54,13 @@ def decode_batch(
     give_up: Callable[[], Collection[int]] | None = None,
     inspection: Inspection = UNWATCHED,
 ) -> list[list[Candidate]]:
-    """The candidates of each part (a whole text, or one part of a text that was split), at least one per part.
+    """The candidates for each part (a whole text, or one part of a text that was split), at least one per part.
 
-    With a shortlist, a part whose translation is doubtful has none: it needs all words.
+    With a shortlist, a part whose translation is too improbable has no candidates: it must be decoded again with all
+    words.
 
-    `give_up` is called at every step of search and returns the indices of parts whose requests were cancelled or are
-    late: their search ends, and they may have no candidates.
+    `give_up` is called at every step of search and returns the indices of parts whose requests were cancelled or have
+    timed out. Their search ends, and they may have no candidates.
     """
     with ExitStack() as stack:
         stack.enter_context(models.model.evaluating())
@@ -77,7 +78,7 @@ def decode_batch(
         threshold = settings.search.shortlist_threshold
         return [
             []
-            if not ranked or is_doubtful(ranked[0], threshold=threshold)
+            if not ranked or is_too_improbable(ranked[0], threshold=threshold)
             else [item._replace(shortlisted=True) for item in ranked]
             for ranked in candidates
         ]
@@ -133,7 +134,7 @@ def _search(
 
 
 def _has_fixed_steps(models: TranslationModels) -> bool:
-    """Whether graphs can be captured of this model: of one model alone, which does not copy."""
+    """Whether the decoding steps can be captured as CUDA graphs; those of ensembles and models that copy cannot."""
     model = models.model
     return (
         models.graphs is not None

@@ -31,7 +31,7 @@ NO_MEMORY = "there is not enough memory to translate this text, even alone; lowe
 
 
 class Entry(NamedTuple):
-    """One part of a job, the unit that batches are made of."""
+    """One part of a job. Batches consist of entries."""
 
     job: Job
     number: int
@@ -106,7 +106,7 @@ class Engine:
         observer: SearchObserver | AttentionObserver | None = None,
         interventions: Sequence[Intervention | ChangeAttention] = (),
     ) -> Translation:
-        """The translation of one request, alone in its batch; raises its error.
+        """The translation of one request, decoded in a batch of its own; raises an error if it cannot be answered.
 
         Search calls the observer's method `search_step` after every step, and attention layers call its method
         `attention` with their weights; an observer has one of these methods or both. Interventions change the weights
@@ -123,8 +123,8 @@ class Engine:
         request = Request(request) if isinstance(request, str) else request
         if (observer is not None or interventions) and (request.search or self.models.search).shortlist:
             raise ConfigError(
-                "search.shortlist cannot be combined with an observer or an intervention, as a doubtful translation is "
-                "searched for twice; set search.shortlist = false"
+                "search.shortlist cannot be combined with an observer or an intervention, as a text whose shortlist is "
+                "too small is decoded twice; set search.shortlist = false"
             )
         (answer,) = self._answer_window([request], inspection=inspection)
         if isinstance(answer, CalqueError):
@@ -132,9 +132,9 @@ class Engine:
         return answer
 
     def submit(self, request: str | Request) -> PendingAnswer:
-        """Returns at once; the request is answered together with others that wait, in a thread of the engine."""
+        """Queues a request and returns at once; a thread of the engine answers waiting requests in batches."""
         if self._is_closed:
-            raise RuntimeError("the engine is closed")
+            raise RuntimeError("the engine is closed and takes no more requests; create a new one")
         pending = PendingAnswer()
         request = Request(request) if isinstance(request, str) else request
         (job,) = prepare([request], self.models, reranks=self.channel is not None, pending=pending)
@@ -147,7 +147,7 @@ class Engine:
             return pending
         with self._has_work:
             if self._is_closed:
-                raise RuntimeError("the engine is closed")
+                raise RuntimeError("the engine is closed and takes no more requests; create a new one")
             self._waiting += entries
             if self._worker is None:
                 self._worker = threading.Thread(target=self._serve, name="calque-engine", daemon=True)
@@ -156,7 +156,7 @@ class Engine:
         return pending
 
     def close(self) -> None:
-        """Cancels the requests that wait; the batch that is being decoded is still finished."""
+        """Cancels all waiting requests, and waits until the current batch is finished."""
         with self._has_work:
             self._is_closed = True
             given_up, self._waiting = self._waiting, []
@@ -178,7 +178,7 @@ class Engine:
         self.close()
 
     def _serve(self) -> None:
-        """Answers submitted requests, batch by batch, until none has come for a while."""
+        """Answers submitted requests, batch by batch, until none has arrived for `IDLE` seconds."""
         while True:
             with self._has_work:
                 if not self._waiting and not self._is_closed:
@@ -198,7 +198,7 @@ class Engine:
                     _resolve(entry.job.pending, error)
 
     def _next_batch(self) -> list[Entry]:
-        """The batch of the request that has waited longest, with others of similar length.
+        """The next batch: the request that has waited longest, with others of similar length.
 
         If requests were cancelled or timed out while they waited, they are returned instead, to be resolved at once.
         """
@@ -231,7 +231,7 @@ class Engine:
         return [next(finished) if isinstance(job, Job) else job for job in prepared]
 
     def _decode_group(self, entries: Sequence[Entry], *, inspection: Inspection = UNWATCHED) -> None:
-        """Decodes entries with the same settings, batch by batch, and those whose shortlists fail with all words."""
+        """Decodes entries with the same settings; where a shortlist proves too small, decodes again with all words."""
         settings = entries[0].job.settings
         doubtful: list[Entry] = []
         for batch in _batches(entries, settings=settings):
@@ -243,9 +243,9 @@ class Engine:
     def _decode_isolated(
         self, batch: Sequence[Entry], settings: Settings, *, inspection: Inspection = UNWATCHED
     ) -> list[Entry]:
-        """Decodes a batch; if that fails, its halves, so that an error reaches only the request it concerns.
+        """Decodes a batch. If that fails, decodes its halves, so that an error reaches only the request it concerns.
 
-        Returns the entries whose translation is doubtful, as their shortlists do not suffice.
+        Returns the entries that must be decoded again with all words, as their shortlists were too small.
         """
         batch = [entry for entry in batch if not entry.job.check_given_up()]
         if not batch:
@@ -283,7 +283,7 @@ class Engine:
         return doubtful
 
     def _give_up(self, batch: Sequence[Entry]) -> Callable[[], Collection[int]] | None:
-        """A function that calls `poll` and lists cancelled or late entries of a batch; None if neither is needed."""
+        """A function that calls `poll` and lists the batch's cancelled or late entries; None if neither is needed."""
         watched = [(place, entry.job) for place, entry in enumerate(batch) if entry.job.can_be_given_up]
         poll = self.poll
         if not watched and poll is None:
@@ -300,7 +300,7 @@ class Engine:
         return given_up
 
     def _finish(self, jobs: Sequence[Job]) -> list[Answer]:
-        """The answers of jobs whose parts are decoded: reranks candidates, and joins the parts of split texts."""
+        """Turns decoded jobs into answers: reranks their candidates, and joins the parts of split texts."""
         translated = [job for job in jobs if not job.check_given_up()]
         parts = [_translation(job, number, attends=self.models.attends) for job, number in _all_parts(translated)]
         if self.channel is not None and parts:
@@ -345,7 +345,7 @@ def lock_of(model: nn.Module) -> threading.RLock:
 
 
 def _entries(jobs: Iterable[Job]) -> list[Entry]:
-    """The parts of jobs that search has to translate."""
+    """The non-empty parts of all jobs, which search has to translate."""
     return [Entry(job, number) for job, number in _all_parts(jobs) if not job.parts[number].is_empty]
 
 
@@ -365,7 +365,7 @@ def _batches(entries: Sequence[Entry], *, settings: Settings) -> Iterator[list[E
 
 
 def budget_of(search: SearchConfig, *, nbest: int) -> int:
-    """The maximum number of padded source positions in a batch, smaller if a sentence has many hypotheses."""
+    """The maximum number of padded source positions in a batch; it is lower if search keeps many hypotheses."""
     hypotheses = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
     return search.batch_tokens * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, hypotheses)
 

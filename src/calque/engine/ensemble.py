@@ -27,7 +27,9 @@ class Ensemble(NamedTuple):
     def joined(self, added: "Ensemble") -> "Ensemble":
         """An ensemble with the members of both; raises a ConfigError if both have a language model."""
         if self.language is not None and added.language is not None:
-            raise ConfigError("this translator has a language model already; only one can contribute to a step")
+            raise ConfigError(
+                "this translator already has a language model; only one can be used, so leave out the second"
+            )
         language = self if self.language is not None else added
         return Ensemble(self.models + added.models, language.language, language.language_start)
 
@@ -68,9 +70,9 @@ def start_decoding(
 
 
 def start_with_graphs(model: Model, source: Padded, *, graphs: Graphs) -> Decoding:
-    """`start_decoding` of one model; if its encoder needs no lengths on the host, encoding is replayed as a graph.
+    """Like `start_decoding`, for a single model whose steps are captured as CUDA graphs. The source may be on the CPU.
 
-    The source may be on the CPU.
+    An encoder that needs no lengths on the host is replayed as a graph too.
     """
     if model.encoder.needs_host_lengths:
         context = model.prepare(source.to(next(model.parameters()).device))
@@ -102,6 +104,6 @@ def refuse_other_vocabularies(own: Tokenizers, *, ensemble: Sequence[Tokenizers]
         for name, tokenizer in members:
             if tokenizer.to_bytes() != expected.to_bytes():
                 raise FolderError(
-                    f"{name}: its pieces differ from those of the translation model; train both with one vocabulary "
-                    '(text.kind = "given", text.path = the other run)'
+                    f"{name}: its pieces differ from those of the translation model; train both with the same "
+                    'vocabulary (text.kind = "given", text.path = the other run)'
                 )

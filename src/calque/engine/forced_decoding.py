@@ -44,7 +44,7 @@ class _PaddedTargets(NamedTuple):
 def force_decode(
     model: Model, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[TargetTokens]]
 ) -> list[list[TokenScores]]:
-    """The scores of each translation of each source, in parallel over tokens; the model must be in evaluation mode.
+    """Scores every translation of each source, all tokens in parallel. The model must be in evaluation mode.
 
     Law: the log-probabilities of a translation sum to the log-probability that search computes for it.
     """
@@ -57,7 +57,7 @@ def force_decode(
 def force_decode_in(
     model: Model, context: Context, targets: Sequence[Sequence[TargetTokens]], *, lengths: Tensor
 ) -> list[list[TokenScores]]:
-    """`force_decode`, given the encoded sources and their lengths [B]."""
+    """Like `force_decode`, but takes the encoded sources and their lengths [B]."""
     padded = _pad_targets(targets, device=next(model.parameters()).device)
     state = select_rows(model.start(context), padded.sources)
     output, _ = model.read(padded.inputs, state, context, attention=True)
@@ -69,7 +69,7 @@ def force_decode_in(
 def force_decode_stepwise(
     decoding: Decoding, targets: Sequence[Sequence[TargetTokens]], *, lengths: Tensor
 ) -> list[list[TokenScores]]:
-    """As `force_decode`, but token by token, which ensembles need. `lengths` [B] are those of the sources."""
+    """Like `force_decode`, but token by token, which ensembles need. `lengths` [B] are those of the sources."""
     padded = _pad_targets(targets, device=lengths.device)
     state = select_rows(decoding.state, padded.sources)
     log_probs, attention_rows = [], []

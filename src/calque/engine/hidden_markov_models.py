@@ -1,4 +1,4 @@
-"""Hidden Markov taggers: from the tables of `calque.statistics` to a model."""
+"""Builds hidden Markov taggers from the tables of `calque.statistics`."""
 
 import numpy as np
 import torch
@@ -15,7 +15,10 @@ LARGEST = 1 << 28  # values of the table of transitions, or of words
 def estimate_tagger(
     corpus: TaggedWords, *, config: HiddenMarkovConfig, sizes: TaggerSizes, characters: Vocabulary
 ) -> tuple[HiddenMarkovTagger, TagTables]:
-    """The tagger of a corpus, on the CPU, and its tables; a ConfigError if there are too many labels or words."""
+    """Estimates a tagger (on the CPU) and its tables from a corpus.
+
+    Raises a ConfigError if there are too many labels or words.
+    """
     refuse_large(config, sizes=sizes)
     settings = TableSettings(config.order, config.capitals, config.suffix, config.rare, config.smoothing)
     tables = count_tables(corpus, sizes=(sizes.words, sizes.labels), is_upper=upper_case(characters), settings=settings)
@@ -33,7 +36,7 @@ def estimate_tagger(
 
 
 def upper_case(characters: Vocabulary) -> np.ndarray:
-    """Which characters [C] of a vocabulary are upper case."""
+    """A mask [C] of the upper-case characters in a vocabulary."""
     return np.array([len(piece) == 1 and piece.isupper() for piece in characters.pieces])
 
 
@@ -43,11 +46,11 @@ def refuse_large(config: HiddenMarkovConfig, *, sizes: TaggerSizes) -> None:
     if states**config.order > LARGEST:
         raise ConfigError(
             f"model.order = {config.order}: {sizes.labels:,} labels have {states:,}^{config.order} n-grams, too many "
-            f"for a table; set model.order = {config.order - 1}"
+            f"for a table in memory; set model.order = {config.order - 1}"
             + (" or model.capitals = false" if config.capitals else "")
         )
     if sizes.words * sizes.labels > LARGEST:
         raise ConfigError(
-            f"{sizes.words:,} different words with {sizes.labels:,} labels each are too many for a table; set "
+            f"{sizes.words:,} distinct words times {sizes.labels:,} labels are too many for a table in memory; set "
             "text.minimum_count = 2 or text.vocabulary_size"
         )

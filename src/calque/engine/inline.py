@@ -24,7 +24,7 @@ class Term(NamedTuple):
 
 
 class Inline(NamedTuple):
-    """A text without its marks, and the terms that they require."""
+    """A text without its marks, and the terms that the marks require."""
 
     text: str
     terms: tuple[Term, ...]
@@ -47,7 +47,7 @@ def read_inline(line: str) -> Inline:
             opened = None
             continue
         if opened is not None:
-            raise _mark_error(line, match.start(2), "a mark within a mark")
+            raise _mark_error(line, match.start(2), "a mark inside another mark")
         opening = _OPENING.match(line, match.start(2))
         if opening is None:
             raise _mark_error(line, match.start(2), 'expected <term target="...">')
@@ -57,7 +57,7 @@ def read_inline(line: str) -> Inline:
         opened, place = (phrase, match.start(2)), opening.end()
         terms.append(Term(phrase, len(text)))
     if opened is not None:
-        raise _mark_error(line, opened[1], "no </term> follows")
+        raise _mark_error(line, opened[1], "no </term> follows this mark")
     return Inline(text + line[place:], tuple(terms))
 
 
@@ -67,7 +67,7 @@ def has_mark(text: str) -> bool:
 
 
 def escape(text: str) -> str:
-    """The text with a backslash before everything that would be read as a mark."""
+    """The text with a backslash inserted before everything that would be read as a mark."""
     return _MARK.sub(lambda match: 2 * match[1] + "\\" + match[2], text)
 
 

@@ -1,4 +1,4 @@
-"""The weights of a model folder in 8 bits: NAME holds the levels of a large weight, NAME.scales one scale per row."""
+"""8-bit weights of a model folder: NAME holds the levels of a large weight, NAME.scales one scale per row."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ LARGEST_SCALE = 1e36  # times 128 levels, still a float
 
 
 def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights with every large one in 8 bits; all others are unchanged."""
+    """Rounds every large weight to 8 bits; all others are unchanged."""
     stored: dict[str, Tensor] = {}
     for name, weight in weights.items():
         if is_rounded(weight):
@@ -25,19 +25,19 @@ def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_int8(stored: Mapping[str, Tensor], *, origin: str) -> dict[str, Tensor]:
-    """The weights in floating point, exactly as they were rounded; a FolderError lists what does not fit together."""
+    """The rounded weights in floating point; raises a FolderError that lists levels and scales that do not match."""
     levels = {name: value for name, value in stored.items() if value.dtype == torch.int8}
     scales = {name + SCALES: value for name, value in levels.items()}
     problems = [_fault(name, value, stored.get(name + SCALES)) for name, value in levels.items()]
     listed = first_few(sorted(problem for problem in problems if problem))
     if listed:
-        raise FolderError("\n  ".join([f"{origin}: the weights in 8 bits do not fit together:", *listed]))
+        raise FolderError("\n  ".join([f"{origin}: the 8-bit weights do not fit together:", *listed]))
     others = {name: value for name, value in stored.items() if name not in levels and name not in scales}
     return others | {name: from_levels(Levels(value, stored[name + SCALES])) for name, value in levels.items()}
 
 
 def _fault(name: str, levels: Tensor, scales: Tensor | None) -> str | None:
-    """What is wrong with a weight in 8 bits, if anything."""
+    """Describes what is wrong with an 8-bit weight; None if nothing is."""
     if levels.dim() < 2:
         return f"{name} has shape {tuple(levels.shape)}, expected a matrix"
     if scales is None:

@@ -23,7 +23,7 @@ WEIGHTS = "weights.safetensors"
 
 
 def write_model_folder(path: Path, *, fill: Callable[[Path], None], format: int = FORMAT) -> None:
-    """Writes a model folder with the files that `fill` writes, atomically."""
+    """Atomically writes a model folder; `fill` writes its files."""
     details = INT8_DETAILS if format == INT8_FORMAT else None
     write_folder(path, kind=KIND, format=format, fill=fill, details=details, replace=True)
 
@@ -40,7 +40,7 @@ def write_parts(
 
 
 def build_with_weights(build: Callable[[], AnyModel], *, folder: Path, format: int) -> AnyModel:
-    """Builds a model with the folder's weights; nothing is allocated before all sizes are known to fit."""
+    """Builds a model with the folder's weights; allocates no memory for it before all shapes are checked."""
     weights = read_model_weights(folder, format=format)
     with weightless():
         model = build()
@@ -57,6 +57,6 @@ def read_model_weights(folder: Path, *, format: int) -> dict[str, Tensor]:
 def refuse_other_pieces(folder: Path, sizes: dict[str, int], expected: dict[str, int], *, agree: bool) -> None:
     if sizes != expected or not agree:
         raise FolderError(
-            f"{folder}: the tokenizer's vocabulary is not the one that config.toml describes; the files do not belong "
-            "together"
+            f"{folder}: the tokenizer's vocabulary is not the one that config.toml describes, so these files do not "
+            "belong together; copy the whole folder again from where it was trained"
         )

@@ -1,4 +1,4 @@
-"""n-gram models as language models: from the tables of `calque.statistics` to a model, and back.
+"""Converts the n-gram tables of `calque.statistics` to language models, and back.
 
 >>> queries = ngram_queries(calque.load("runs/kneser-ney"))
 >>> log_prob, state = queries.score(queries.start(), word)
@@ -33,12 +33,12 @@ def ngram_model(tables: NgramTables, *, config: LanguageModelConfig) -> Language
 
 
 def ngram_tables(generator: TextGenerator, *, origin: str = "this language model") -> NgramTables:
-    """The tables of an n-gram model; for any other language model, a FolderError that names it by `origin`."""
+    """The tables of an n-gram model; raises a FolderError, which names the model `origin`, if it is of another kind."""
     output, size = generator.model.output, generator.model.vocabulary_size
     if not isinstance(output, NgramOutput):
         raise FolderError(
-            f"{origin}: has a {generator.config.network.kind} network, not n-grams; `calque train --system kneser-ney "
-            "--text FILE` estimates a model that has them"
+            f"{origin}: has a {generator.config.network.kind} network, not n-grams; train an n-gram model with "
+            "`calque train --system kneser-ney --text FILE`"
         )
     keys = [table.cpu().numpy() for table in output.keys.values()]
     log_probs, backoffs = (
@@ -49,14 +49,14 @@ def ngram_tables(generator: TextGenerator, *, origin: str = "this language model
 
 
 def ngram_queries(generator: TextGenerator) -> NgramQueries:
-    """Queries of an n-gram model word by word, on the host; much faster there than the model itself."""
+    """An object that scores words one by one with an n-gram model, on the CPU and much faster than the model itself."""
     return NgramQueries(ngram_tables(generator), begin=generator.start)
 
 
 def arpa_generator(
     model: ArpaModel, *, tokenizer: Tokenizer | None, reading: Literal["lines", "running"]
 ) -> TextGenerator:
-    """The model of an ARPA file, with the tokenizer whose pieces it was read with, or else words of its own."""
+    """A text generator with the n-grams of an ARPA file; without a `tokenizer`, the file's words are its pieces."""
     config = LanguageModelConfig(network=NgramLanguageConfig(order=model.tables.order))
     return TextGenerator(
         ngram_model(model.tables, config=config).eval(),

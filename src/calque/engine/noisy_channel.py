@@ -19,13 +19,13 @@ WRONG_DIRECTION = (
 
 
 class ScoresPairs(Protocol):
-    """What reranking needs of a translator: scores of given translations."""
+    """The interface that reranking requires of a translator: it scores given translations."""
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]: ...
 
 
 class ScoresTexts(Protocol):
-    """What reranking needs of a language model: scores of texts."""
+    """The interface that reranking requires of a language model: it scores texts."""
 
     def score(self, texts: Sequence[str]) -> Iterator[Scored]: ...
 
@@ -49,9 +49,9 @@ class Channel:
     ) -> Iterator[Translation]:
         """Each translation's candidates, sorted by their new score log P(y|x) + λ log P(x|y) + μ log P(y).
 
-        `searches` has the weights λ and μ for each translation, `channel_weight` and `prior_weight`. Candidates that
-        were cut rank behind finished ones and, among these, candidates that lack a required phrase rank last. The one
-        candidate of an empty source keeps its score; an empty translation is scored like any other.
+        `searches` holds the weights for each translation: λ is `channel_weight`, μ is `prior_weight`. Candidates that
+        were cut rank behind finished ones; within both groups, candidates that lack a required phrase rank last. The
+        only candidate of an empty source keeps its score; an empty translation is scored like any other.
         """
         if self._direction.is_doubtful(translations, sources):
             self.warn(WRONG_DIRECTION)
@@ -80,7 +80,7 @@ class Channel:
 
 
 class DirectionCheck:
-    """Checks on the first lines that a reverse model translates from target to source.
+    """Checks with the first lines of input that a reverse model translates from target to source.
 
     The pointwise mutual information of a sentence and its translation is symmetric,
 

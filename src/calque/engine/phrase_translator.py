@@ -1,4 +1,4 @@
-"""The translator of statistical models: word for word or phrase by phrase, with the interface of the neural one."""
+"""The translator for statistical models, which translate by words or by phrases; its interface is the neural one's."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from calque.statistics.phrase_model import Derivation, PhraseModel, Step
 from calque.statistics.stack_decoder import StackDecoder, StackSearch
 from calque.text import UNK, Tokenizers
 
-TRIED = 50  # derivations looked at for each different translation of an n-best list
+TRIED = 50  # derivations examined per distinct translation of an n-best list
 
 
 class Source(NamedTuple):
@@ -49,7 +49,7 @@ class PhraseTranslator:
         self.tokenizers = tokenizers
         self.config = config
         self.search = SearchConfig(source_limit=config.search.source_limit)
-        """Only its source_limit applies; the limits of stack decoding are in the model's config."""
+        """Settings of which only `source_limit` applies; the limits of stack decoding are in the model's config."""
         self.device = torch.device("cpu")
         self._forms = _Forms(model, tokenizers) if config.case != "keep" else None
         self._decoder = StackDecoder(phrases, stack_search(config.search))
@@ -58,16 +58,16 @@ class PhraseTranslator:
         return f"PhraseTranslator({self.config.units}, {parameter_count(self.model):,} values)"
 
     def with_search(self, search: PhraseSearchConfig) -> "PhraseTranslator":
-        """This translator with other limits of search."""
+        """A copy of this translator with other search limits."""
         config = self.config.model_copy(update={"search": search})
         return PhraseTranslator(self.model, self.phrases, self.tokenizers, config=config)
 
     def with_phrases(self, phrases: PhraseModel) -> "PhraseTranslator":
-        """This translator with another log-linear model, such as one with tuned weights."""
+        """A copy of this translator with another log-linear model, such as one with tuned weights."""
         return PhraseTranslator(self.model, phrases, self.tokenizers, config=self.config)
 
     def engine(self, *, poll: Callable[[], None] | None = None) -> "PhraseEngine":
-        """An engine that answers requests; an error concerns one request only. `poll` is called during search."""
+        """An engine that answers each request with a translation or an error. `poll` is called during search."""
         return PhraseEngine(self, poll=poll)
 
     @overload
@@ -80,7 +80,7 @@ class PhraseTranslator:
     def translate(self, text: list[str], *, nbest: int) -> list[list[str]]: ...
     @check_argument_names
     def translate(self, text: str | list[str], *, nbest: int | None = None) -> str | list[str] | list[list[str]]:
-        """The translation of a string, or of each string of a list; with `nbest`, the n best translations of each.
+        """The translation of a string, or of each string in a list; with `nbest`, the n best translations of each.
 
         >>> translator.translate(["A man sleeps.", "Thanks."])
         ['Ein Mann schläft.', 'Danke.']
@@ -104,9 +104,9 @@ class PhraseTranslator:
         nbest: int | None = None,
         poll: Callable[[], None] | None = None,
     ) -> Iterator[Translation]:
-        """One translation per request, in order; raises the error of the first request that has one.
+        """One translation per request, in order; raises the error of the first request that fails.
 
-        `search` must be the translator's own, as the settings of beam search do not apply here.
+        `search` must be the translator's own, as the settings of beam search do not apply to statistical models.
         """
         complete = (Request(request) if isinstance(request, str) else request for request in requests)
         completed = (
@@ -133,7 +133,7 @@ class PhraseTranslator:
     def derivations(
         self, source: Source, *, nbest: int = 1, poll: Callable[[], None] | None = None
     ) -> list[tuple[str, Derivation]]:
-        """The n best different translations of a source, each with its best derivation."""
+        """The n best distinct translations of a source, each with its best derivation."""
         found: dict[str, Derivation] = {}
         for derivation in islice(self._decoder.derivations(source.ids, poll=poll), TRIED * nbest):
             found.setdefault(self.text(source, derivation), derivation)
@@ -147,7 +147,7 @@ class PhraseTranslator:
         return capitalised(text) if source.capitalised and self.config.case != "keep" else text
 
     def target_pieces(self, source: Source, words: Sequence[int]) -> list[str]:
-        """The pieces of target words; those that are copied are pieces of the source."""
+        """The pieces of target words; copied words are pieces of the source."""
         vocabulary = self.tokenizers.target.vocabulary
         return [vocabulary.piece(word) if word >= 0 else source.pieces[-1 - word] for word in words]
 
@@ -173,8 +173,8 @@ class PhraseEngine:
         }
         if idle := [name for name, value in given.items() if value]:
             raise ConfigError(
-                f"{', '.join(idle)}: for neural models only; a statistical model has neither constraints nor the "
-                "settings of beam search"
+                f"{', '.join(idle)}: for neural models only; a statistical model supports neither constraints nor the "
+                "settings of beam search, so leave them out"
             )
         if not isinstance(request.text, str):
             raise TextError(f"text must be a string; found {request.text!r:.80}")
@@ -192,7 +192,7 @@ class PhraseEngine:
                 yield error
 
     def answer(self, request: str | Request) -> Translation:
-        """The translation of one request; raises its error."""
+        """The translation of one request; raises an error if it cannot be answered."""
         request = Request(request) if isinstance(request, str) else request
         self.check(request)
         poll = self._poll(request)
@@ -232,7 +232,7 @@ class PhraseEngine:
 
 
 def stack_search(config: PhraseSearchConfig) -> StackSearch:
-    """The limits of stack decoding that a config sets."""
+    """The limits of stack decoding, taken from a config."""
     return StackSearch(config.stack, config.threshold, config.pops, config.distortion, config.options)
 
 
@@ -245,9 +245,9 @@ class _Forms:
         self.by_lowercase = {piece.lower(): int(form) for piece, form in zip(pieces, self.forms, strict=True)}
 
     def read(self, pieces: Sequence[str], ids: Array, *, everywhere: bool) -> Array:
-        """The ids with the first word, or every word, in its most frequent form.
+        """The ids with the first word, or with every word, replaced by its most frequent form.
 
-        An unknown word is read as a known one that differs in case only.
+        An unknown word is read as a known word that differs only in case.
         """
         changed = ids.copy()
         for place, piece in enumerate(pieces):

@@ -38,7 +38,7 @@ class Postprocessor(NamedTuple):
         *,
         settings: Settings,
     ) -> list[list[Candidate]]:
-        """The candidates of each source, at least one, with the details that the settings request."""
+        """The candidates for each source, at least one, with the details that the settings request."""
         targets = [[TargetTokens(hypothesis.tokens, hypothesis.cut) for hypothesis in beam] for beam in hypotheses]
         ids = [source.ids for source in sources]
         scores: list[list[TokenScores]] | None = None
@@ -124,7 +124,7 @@ class Postprocessor(NamedTuple):
 
 
 def pieces_of(tokenizer: Tokenizer, ids: Sequence[int], unknown: Sequence[str]) -> list[str]:
-    """The pieces of ids; ids beyond the vocabulary are those of the `unknown` words."""
+    """The pieces with these ids; ids beyond the vocabulary stand for the `unknown` words."""
     size = len(tokenizer.vocabulary)
     return [tokenizer.vocabulary.piece(id) if id < size else unknown[id - size] for id in ids]
 

@@ -1,4 +1,4 @@
-"""Turns requests into jobs: checks them, splits them into parts, encodes these, and converts constraints to ids."""
+"""Turns requests into jobs: checks them, splits them into parts, encodes the parts, converts constraints to ids."""
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
@@ -23,7 +23,7 @@ _SHOWN = 80  # characters of a value quoted in a message
 
 
 class PendingAnswer(Future[Translation]):
-    """The answer of a request that was submitted: `result` waits for the translation, or raises the request's error.
+    """The future answer to a submitted request: `result` waits for the translation, or raises the request's error.
 
     It is a `concurrent.futures.Future`, so `asyncio.wrap_future` can await it.
     """
@@ -33,7 +33,7 @@ class PendingAnswer(Future[Translation]):
         self.is_given_up = False
 
     def cancel(self) -> bool:
-        """Cancels the request, even while it is decoded; search drops it before its next step."""
+        """Cancels the request, even while it is being decoded; search drops it before its next step."""
         self.is_given_up = True
         return super().cancel() or not self.done()
 
@@ -90,9 +90,9 @@ class Job:
         return self.pending is not None or self.deadline is not None
 
     def check_given_up(self) -> bool:
-        """Whether the request was cancelled, is late or has failed; `error` is then set."""
+        """Whether the request was cancelled, has timed out or has failed; if so, sets `error`."""
         if self.error is None and self.pending is not None and self.pending.is_given_up:
-            self.error = RequestError("cancelled")
+            self.error = RequestError("the request was cancelled")
         if self.error is None and self.deadline is not None and time.monotonic() >= self.deadline:
             self.error = DeadlineError(f"not answered within {self.request.timeout:g} seconds")
         return self.error is not None
@@ -101,7 +101,7 @@ class Job:
 def prepare(
     requests: Sequence[Request], models: TranslationModels, *, reranks: bool, pending: PendingAnswer | None = None
 ) -> list[Job | CalqueError]:
-    """A job for every request, or the error that concerns it; texts are encoded together.
+    """A job or an error for every request; the texts of all requests are encoded together.
 
     With `reranks`, search returns its whole beam, from which the n best are chosen later.
     """
@@ -162,7 +162,7 @@ def _refuse_types(request: Request) -> None:
         raise ConfigError(f"search must be a SearchConfig; found {request.search!r:.{_SHOWN}}")
     for name, number in (("nbest", request.nbest), ("line", request.line)):
         if number is not None and (not isinstance(number, int) or abs(number) >= 1 << 63):
-            raise ConfigError(f"{name} must be a whole number of 64 bits; found {number!r:.{_SHOWN}}")
+            raise ConfigError(f"{name} must be a whole number that fits into 64 bits; found {number!r:.{_SHOWN}}")
     if not all(isinstance(place, int) for place in request.places):
         raise TextError(f"places must be whole numbers; found {request.places!r:.{_SHOWN}}")
     if not isinstance(request.detail, bool):

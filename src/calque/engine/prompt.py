@@ -1,4 +1,4 @@
-"""Decoding steps of a language model that continue a prompt, which the model reads at once.
+"""Decoding steps of a language model that continue a prompt, which the model reads in one pass.
 
 Letters: N hypotheses, P tokens of the prompt, M positions, E width, V vocabulary.
 """
@@ -39,7 +39,7 @@ def read_prompt(model: LanguageModel, ids: Sequence[int], *, start: int) -> tupl
 
 
 def token_log_probs(model: LanguageModel, hidden: Tensor, tokens: Tensor) -> Tensor:
-    """[M], the log-probabilities of tokens [M] given hidden values [M,E], computed in chunks to bound memory."""
+    """The log-probabilities [M] of tokens [M] given hidden vectors [M,E], computed in chunks to bound memory."""
     parts = [slice(at, at + POSITIONS) for at in range(0, len(tokens), POSITIONS)]
     return -torch.cat([model.losses(hidden[part], tokens[part]) for part in parts])
 
@@ -62,7 +62,7 @@ def prompted(step: Step, *, vocabulary_size: int) -> Step:
 
 
 def without_repetition(step: Step, *, size: int) -> Step:
-    """A decoding step that never repeats an n-gram (`NoRepeat`), neither of the generated text nor of the prompt.
+    """A decoding step that never generates an n-gram of the prompt or of the generated text again (`NoRepeat`).
 
     The prompt itself may contain an n-gram twice.
     """

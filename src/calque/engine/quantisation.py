@@ -1,4 +1,4 @@
-"""`calque quantise`: a model folder whose large weights have 8 bits."""
+"""`calque quantise`: copies a model folder with its large weights rounded to 8 bits."""
 
 import json
 import shutil
@@ -30,12 +30,12 @@ class Sizes(NamedTuple):
 
 
 def quantise_model(path: str | Path, output: Path) -> Sizes:
-    """Writes a model as a folder whose large weights have 8 bits, a quarter of the size; returns both sizes.
+    """Copies a model folder with its large weights rounded to 8 bits, a quarter of their size; returns both sizes.
 
-    The new folder gives the same translations as the original with `precision="int8"`, byte for byte.
+    The new model produces the same translations as the original with `precision="int8"`, byte for byte.
     """
     if has_int8_weights(Path(path)):
-        raise FolderError(f"{path}: its weights have 8 bits already; use it as it is")
+        raise FolderError(f"{path}: its weights already have 8 bits; use it as it is")
     if output.exists():
         raise FolderError(f"{output}: already exists; choose another folder")
     load(path, device="cpu", precision="float32")  # rejects whatever is not a model
@@ -52,8 +52,8 @@ def quantise_model(path: str | Path, output: Path) -> Sizes:
         stored = to_int8(weights := read_weights(new / WEIGHTS))
         if stored.keys() == weights.keys():
             raise FolderError(
-                f"{path}: none of its weights has at least {NARROWEST} rows and {NARROWEST} columns, so that 8 bits "
-                "would save nothing; use it as it is"
+                f"{path}: none of its weights has at least {NARROWEST} rows and {NARROWEST} columns, so "
+                "8 bits would save nothing; use it as it is"
             )
         save_file(stored, new / WEIGHTS)
         card = new / "README.md"
@@ -64,7 +64,7 @@ def quantise_model(path: str | Path, output: Path) -> Sizes:
 
 
 def _upgrade(folder: Path, *, format: int) -> None:
-    """Brings the files of a folder into the current format; folders of format 1 are translation models."""
+    """Upgrades the files of a folder to the current format; folders of format 1 are always translation models."""
     config, profile, origin = folder / "config.toml", folder / PROFILE, str(folder)
     if format == 1:
         values = upgrade_model(read_toml(config), format=format, origin=origin)

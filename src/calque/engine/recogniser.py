@@ -44,7 +44,7 @@ class TimedWord(NamedTuple):
 
 
 class TranscriptCandidate(NamedTuple):
-    """One text of a recording."""
+    """One of the n best transcripts of a recording."""
 
     text: str
     score: float  # candidates are ranked by it
@@ -156,10 +156,10 @@ class Recogniser:
         language: TextGenerator | None = None,
         chunk: float | None = None,
     ) -> Transcript | list[Transcript]:
-        """The text of a recording (the path of an audio file, or samples as a `Sound`); a list yields a list.
+        """The transcript of a recording (the path of an audio file, or samples as a `Sound`), or of each one in a list.
 
-        A recording longer than `chunk` seconds, by default the longest of training, is transcribed in parts. Raises an
-        error for a recording that cannot be read.
+        A recording longer than `chunk` seconds (by default `task.longest`, the limit in training) is transcribed in
+        parts. Raises an error for a recording that cannot be read.
 
         >>> recogniser.transcribe("call.wav").text
         >>> recogniser.transcribe(Sound(samples, rate=48000), nbest=5).candidates
@@ -186,7 +186,7 @@ class Recogniser:
         chunk: float | None = None,
         batch_frames: int = BATCH_FRAMES,
     ) -> Iterator[SpeechAnswer]:
-        """A transcript or an error for each recording, in order; one does not depend on the others."""
+        """A transcript or an error for each recording, in order. It does not depend on the other recordings."""
         settings = self.settings(search=search, nbest=nbest, timestamps=timestamps, language=language)
         longest = self.task.longest if chunk is None else chunk
         if not math.isfinite(longest * self.task.rate):
@@ -199,16 +199,16 @@ class Recogniser:
     def settings(
         self, *, search: SearchConfig | None, nbest: int, timestamps: bool, language: TextGenerator | None
     ) -> SpeechSearch:
-        """The settings of decoding; an error if they cannot be combined."""
+        """The settings of decoding; raises an error if they cannot be combined."""
         search = search or self.search
         if search.method != "beam":
-            raise ConfigError(f"search.method = {search.method!r} is for translation; speech is decoded with 'beam'")
+            raise ConfigError(f"search.method = {search.method!r} is for translation; for speech, set it to 'beam'")
         if not 1 <= nbest <= search.beam:
             raise ConfigError(f"nbest is {nbest} and beam is {search.beam}: nbest must be between 1 and beam")
         if language is not None and language.tokenizer.to_bytes() != self.tokenizer.to_bytes():
             raise FolderError(
                 "the language model: its pieces differ from those of the recogniser; train it with the recogniser's "
-                '(text.kind = "given", text.path = the recogniser\'s run)'
+                'vocabulary (text.kind = "given", text.path = the recogniser\'s run)'
             )
         return SpeechSearch(search, nbest, timestamps, language)
 
@@ -216,7 +216,7 @@ class Recogniser:
     def transcribe_store(
         self, store: Store, *, search: SearchConfig, batch: BatchConfig, stop: Callable[[], None] | None = None
     ) -> StoreTranscripts:
-        """The transcripts of all rows of a store, none of which is split, and the loss of the reference texts.
+        """The transcripts of all rows in a store, which are not split, and the loss of the reference texts.
 
         `stop` is called before each batch and may raise. The model must be in evaluation mode.
         """
@@ -285,15 +285,16 @@ class Recogniser:
         samples = np.asarray(sound.samples, dtype=np.float32)
         samples = samples.mean(axis=1) if samples.ndim == 2 else samples
         if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
-            raise DataError(f"{name}samples must be finite numbers, [samples] or [samples, channels], and at least one")
+            raise DataError(f"{name}invalid samples; expected finite numbers as [samples] or [samples, channels]")
         if sound.rate != self.task.rate and not self.task.resample:
             raise DataError(
-                f"{name}{sound.rate} samples per second; this model reads {self.task.rate} (task.resample = false)"
+                f"{name}{sound.rate} samples per second, but this model reads {self.task.rate} and does not resample "
+                "(task.resample = false); convert the recording"
             )
         return resample(samples, source=sound.rate, target=self.task.rate)
 
     def _isolated(self, waveforms: Sequence[np.ndarray], settings: SpeechSearch) -> list[Decoded | OutOfMemory]:
-        """The results of a batch; if memory runs out, of its halves, so that an error reaches only its recording."""
+        """Decodes a batch. If memory runs out, decodes its halves, so that an error reaches only its own recording."""
         try:
             return list(self._decode(waveforms, settings))
         except Exception as error:
@@ -318,7 +319,7 @@ class Recogniser:
 
     @torch.inference_mode()
     def _finish(self, job: _Job, results: Sequence[Decoded], settings: SpeechSearch) -> Transcript:
-        """The transcript of a recording: of its parts, CTC's probabilities are joined, or else their texts."""
+        """The transcript of a recording. Parts are joined by their CTC probabilities, or by the tokens of a decoder."""
         decoder, seconds = SpeechDecoder(self.model, settings), len(job.samples) / self.task.rate
         if len(results) == 1:
             result = results[0]
@@ -338,7 +339,7 @@ class Recogniser:
         return Transcript(candidates[0].text, candidates, seconds, words, len(job.parts))
 
     def _words(self, tokens: Sequence[TimedToken]) -> list[TimedWord]:
-        """Words with their times, given the tokens: a word is what is between white space."""
+        """Words with their times, given the tokens with theirs. Words are separated by white space."""
         words: list[tuple[bytes, int, int]] = []
         is_inside = False
         surfaces = self.tokenizer.surfaces()
@@ -359,7 +360,7 @@ class Recogniser:
 
 
 def _groups(jobs: "Iterable[_Job | CalqueError]") -> "Iterator[list[_Job | CalqueError]]":
-    """Consecutive recordings, few enough to be kept in memory together."""
+    """Groups of consecutive recordings, each small enough to be kept in memory."""
     group: list[_Job | CalqueError] = []
     samples = 0
     for job in jobs:
@@ -375,7 +376,7 @@ def _groups(jobs: "Iterable[_Job | CalqueError]") -> "Iterator[list[_Job | Calqu
 def _batches(
     pieces: Sequence[tuple[int, int]], lengths: Sequence[int], *, samples: int
 ) -> Iterator[list[tuple[int, int]]]:
-    """Pieces of similar length in batches within a budget of samples."""
+    """Batches of pieces of similar length, each within a budget of samples, padding included."""
     batch: list[tuple[int, int]] = []
     for length, piece in sorted(zip(lengths, pieces, strict=True)):
         if batch and (len(batch) + 1) * length > samples:

@@ -1,4 +1,4 @@
-"""The recommender: histories of items in, the items that are most likely to be next out."""
+"""The recommender: maps histories of items to the items that are most likely to come next."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ TOP = 10
 
 
 class History(NamedTuple):
-    """The input of a recommender: the items of a user in order of time, and what else the model reads of them.
+    """The input of a recommender: a user's items, earliest first, with times and behaviours if the model reads them.
 
     >>> History(["shampoo", "comb"], times=[0, 86_400], behaviours=["view", "buy"], now=172_800)
     """
@@ -45,11 +45,11 @@ class Recommendations:
 
     items: list[str]
     scores: list[float]
-    """The log-probability of each item to be the next."""
+    """The log-probability that each item is the next one."""
     is_cold: bool = False
     """Whether no item of the history is known, so that the most popular items are recommended."""
     unknown: int = 0
-    """The number of items of the history that are not in the catalogue, which are not read."""
+    """The number of items in the history that are not in the catalogue; they are ignored."""
 
     def __iter__(self) -> Iterator[tuple[str, float]]:
         return zip(self.items, self.scores, strict=True)
@@ -62,7 +62,7 @@ class Recommendations:
 
 
 class EncodedHistory(NamedTuple):
-    """The ids of a history's known items, the latest ones that the model reads, and all ids that the user has seen."""
+    """A history as ids: the latest known items, which the model reads, and all known items that the user has seen."""
 
     items: list[int]
     seen: list[int]
@@ -73,15 +73,15 @@ class EncodedHistory(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """The ranks of the targets of some users, and the negative log-probability of those that are in the catalogue."""
+    """The rank of each user's target, and the total negative log-probability of the targets in the catalogue."""
 
     ranks: list[int]
-    """From 1; `MISSED` if the target is not in the catalogue, or was seen before and seen items are excluded."""
+    """1 is the best; `MISSED` if the target is not in the catalogue, or was seen before and seen items are excluded."""
     nats: float
     known: int
     """The number of targets in the catalogue."""
     seen: int
-    """The number of targets that the user has seen before."""
+    """The number of targets that their users have seen before."""
 
     @property
     def per_target(self) -> float:
@@ -135,10 +135,10 @@ class Recommender:
         top: int = TOP,
         exclude_seen: bool | None = None,
     ) -> Recommendations | list[Recommendations]:
-        """The `top` items for a history: a list of items, a text with white space between them, or a `History`.
+        """The `top` items for a history, given as a list of items, a text of items with white space, or a `History`.
 
-        A list of histories yields a list. Items of the history are left out if `exclude_seen`; by default the setting
-        `task.exclude_seen` of the model decides. A history without known items yields the most popular items.
+        A list of histories yields a list. If `exclude_seen` is true, items of the history are left out; by default, the
+        model's setting `task.exclude_seen` decides. A history without known items yields the most popular items.
 
         >>> recommender.recommend(["shampoo", "comb"], top=3)         # one user
         >>> recommender.recommend([["shampoo", "comb"], ["towel"]])  # two users
@@ -166,7 +166,7 @@ class Recommender:
         They do not depend on the other histories. `together` histories are read before the first is answered.
         """
         if top < 1:
-            raise TextError(f"top is {top}: at least one item must be recommended")
+            raise TextError(f"top is {top}: it must be at least 1")
         excludes = self.task.exclude_seen if exclude_seen is None else exclude_seen
         remaining = iter(histories)
         while group := list(islice(remaining, together)):
@@ -180,14 +180,17 @@ class Recommender:
         *,
         exclude_seen: bool | None = None,
     ) -> Ranked:
-        """The ranks of the items that followed some histories, over the whole catalogue; raises a TextError."""
+        """The rank of each target (the item that followed a history) in the whole catalogue.
+
+        Raises a TextError if the model cannot read a history.
+        """
         encoded = [self.encode(history) for history in histories]
         return self._rank(encoded, self.catalogue.item_ids(targets), exclude_seen=exclude_seen)
 
     def rank_store(
         self, store: Store, *, parts: int = 1, stop: Callable[[], None] | None = None, exclude_seen: bool | None = None
     ) -> Ranked:
-        """The ranks of the last items of a store's rows; `stop` is called before each batch and may raise.
+        """The rank of the last item of each row in a store; `stop` is called before each batch and may raise.
 
         The model must be in evaluation mode. Batches have 1/`parts` of their usual size.
         """
@@ -202,7 +205,7 @@ class Recommender:
         return self._rank(encoded, targets, exclude_seen=exclude_seen, parts=parts, stop=stop)
 
     def encode(self, history: History) -> EncodedHistory:
-        """The ids of a history; a TextError if the model cannot read it."""
+        """The ids of a history; raises a TextError if the model cannot read it."""
         items = self.catalogue.item_ids(history.items)
         times: list[int] = []
         now = 0
@@ -215,7 +218,7 @@ class Recommender:
             except ValueError as error:
                 raise TextError(str(error)) from None
             if times and now < times[-1]:
-                raise TextError(f"now is {now}, before the last item at {times[-1]}")
+                raise TextError(f"now is {now}, before the last item at {times[-1]}; it must not be earlier")
         behaviours: list[int] = []
         if self.config.reads_behaviours:
             self._refuse_incomplete(history.behaviours, history.items, name=BEHAVIOURS)
@@ -223,7 +226,7 @@ class Recommender:
         return self._encoded(items, times=times, behaviours=behaviours, now=now)
 
     def batch(self, histories: Sequence[EncodedHistory]) -> ItemHistory:
-        """The model's input for some histories, on its device."""
+        """The model's input for a batch of histories, on its device."""
         width = max(1, *(len(history.items) for history in histories))
         asked = [[*history.times[1:], history.now] if history.times else [] for history in histories]
 
@@ -241,7 +244,7 @@ class Recommender:
     def _encoded(
         self, items: Sequence[int], *, times: Sequence[int], behaviours: Sequence[int], now: int
     ) -> EncodedHistory:
-        """The known items of a history, of which the model reads the latest."""
+        """Encodes the known items of a history; the model reads only the latest of them."""
         known = [place for place, id in enumerate(items) if id != UNK]
         read = known[-self.task.history :]
         first = times[read[0]] if times and read else 0

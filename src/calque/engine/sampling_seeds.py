@@ -17,7 +17,7 @@ class Place(NamedTuple):
 
 
 def streams(places: Sequence[Place], *, seed: int) -> Tensor:
-    """[B], the numbers of the texts' random streams: 64-bit numbers m(m(seed) + line) + part, where m mixes bits.
+    """The numbers [B] of the texts' random streams, m(m(seed) + line) + part, where m mixes the bits of 64-bit numbers.
 
     Law: a stream depends on seed, line and part alone, not on windows, batches or the splitting of earlier lines.
     """

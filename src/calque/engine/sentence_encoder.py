@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 
 class Neighbour(NamedTuple):
-    """A sentence near another: its cosine with it, its place in the list that was searched, and its text."""
+    """A sentence that is near a query: their cosine similarity, its index in the searched list, and its text."""
 
     score: float
     place: int  # from 0
@@ -71,7 +71,7 @@ class SentenceEncoder:
 
     @property
     def has_sides(self) -> bool:
-        """Whether source and target are read differently: by encoders or vocabularies of their own."""
+        """Whether source and target have encoders or vocabularies of their own."""
         return self.model.target is not None or not self.tokenizers.joint
 
     @check_argument_names
@@ -85,8 +85,8 @@ class SentenceEncoder:
     ) -> Array:
         """The vector [W] of a text, or the vectors [N,W] of a list of texts, as a NumPy array of float32.
 
-        `side` says which side of the training pairs the texts are like. The only `pooling` is that of training; vectors
-        have length 1 if the model was trained so, or with `normalise`.
+        `side` is the side of the training pairs that the texts belong to. `pooling` must be the one used in training.
+        Vectors have length 1 if the model was trained with such vectors, or if `normalise` is true.
 
         >>> encoder.embed(["Zwei Hunde rennen."], side="target").shape
         (1, 256)
@@ -96,7 +96,7 @@ class SentenceEncoder:
     def similarity(
         self, texts: list[str], others: list[str], *, side: Side = "source", other_side: Side = "target"
     ) -> Array:
-        """[N,M], the cosine of every text with every other one."""
+        """The cosine similarity [N,M] of each of the `texts` to each of the `others`."""
         return similarities(
             self.embed(texts, side=side, normalise=True), self.embed(others, side=other_side, normalise=True)
         )
@@ -104,14 +104,14 @@ class SentenceEncoder:
     def nearest(
         self, text: str, corpus: list[str], *, top: int = 5, side: Side = "source", corpus_side: Side = "target"
     ) -> list[Neighbour]:
-        """The sentences of a list that are nearest to a text, by exact search; nearest first."""
+        """The `top` sentences of `corpus` that are nearest to a text, nearest first, found by exact search."""
         query = self.embed([text], side=side, normalise=True)
         found: Neighbours = nearest(query, self.embed(corpus, side=corpus_side, normalise=True), top=top)
         rows = zip(found.scores[0].tolist(), found.indices[0].tolist(), strict=True)
         return [Neighbour(score, place, corpus[place]) for score, place in rows]
 
     def vector_reader(self, side: Side = "source") -> "SideReader":
-        """What reads texts of one side for `embed`."""
+        """The reader that computes the vectors of texts of one side; `embed` uses it."""
         if side not in SIDES:
             raise ConfigError(f"side {side!r} is not one of {', '.join(SIDES)}")
         return SideReader(self.model, getattr(self.tokenizers, side), side=side, pooling=self.config.pooling)
@@ -120,9 +120,9 @@ class SentenceEncoder:
     def embed_store(
         self, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None
     ) -> tuple[Array, Array]:
-        """The vectors [N,W] of both sides of a store of pairs, in float32; `stop` is called before each batch.
+        """The vectors [N,W] of both sides of a store of pairs, in float32 and of length 1.
 
-        The model must be in evaluation mode.
+        `stop` is called before each batch. The model must be in evaluation mode.
         """
         sides = {side: np.zeros((len(store), self.model.width), dtype=np.float32) for side in SIDES}
         config = batch.model_copy(update={"shapes": "exact"})

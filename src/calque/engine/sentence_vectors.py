@@ -1,4 +1,4 @@
-"""Sentence vectors from any encoder: texts are read in batches, and the vectors of their positions are pooled.
+"""Computes sentence vectors with any encoder: reads texts in batches, and pools the vectors of their positions.
 
 Letters: B sentences, S positions, D width.
 """
@@ -53,12 +53,12 @@ class VectorReader(Protocol):
 
     @property
     def poolings(self) -> tuple[PoolingName, ...]:
-        """The ways of pooling that the model allows, the usual one first."""
+        """The kinds of pooling that the model allows, the default first."""
         ...
 
     @property
     def limit(self) -> int:
-        """The number of pieces or words that are read of a text."""
+        """The maximum number of pieces or words that are read per text."""
         ...
 
     def split(self, texts: Sequence[str]) -> Sequence[Sequence[Any]]:
@@ -66,7 +66,7 @@ class VectorReader(Protocol):
         ...
 
     def vectors(self, rows: Sequence[Sequence[Any]], *, pooling: PoolingName) -> Tensor:
-        """The vectors [B,D] of texts that `split` has split; none is empty."""
+        """The vectors [B,D] of texts that `split` has split. No text may be empty."""
         ...
 
 
@@ -75,13 +75,13 @@ class EmbedsText(ABC):
 
     @abstractmethod
     def vector_reader(self) -> VectorReader:
-        """What reads texts with this model."""
+        """The reader that computes the vectors of texts with this model."""
 
     @check_argument_names
     def embed(self, text: str | list[str], *, pooling: PoolingName | None = None, normalise: bool = False) -> Array:
         """The vector [D] of a text, or the vectors [N,D] of a list of texts, as a NumPy array of float32.
 
-        `pooling` is last, mean or attention, by default mean; with `normalise`, vectors have length 1.
+        `pooling` is "last", "mean" (the default) or "attention"; with `normalise`, vectors have length 1.
 
         >>> model.embed(["Two dogs run.", "A man sleeps."]).shape
         (2, 256)
@@ -103,7 +103,7 @@ def embed_texts(reader: VectorReader, text: str | list[str], *, pooling: Pooling
 
 
 def checked_pooling(reader: VectorReader, pooling: str | None) -> PoolingName:
-    """The pooling to use; raises a ConfigError if the model does not allow the one that is named."""
+    """The pooling to use; raises a ConfigError if the model does not allow the given one."""
     if pooling is None:
         return reader.poolings[0]
     for name in reader.poolings:
@@ -111,8 +111,8 @@ def checked_pooling(reader: VectorReader, pooling: str | None) -> PoolingName:
             return name
     if pooling in POOLINGS:
         raise ConfigError(
-            f"pooling {pooling!r}: this model was trained with {reader.poolings[0]!r} pooling, and its vectors are "
-            "those of no other; leave pooling out"
+            f"pooling {pooling!r}: this model was trained with {reader.poolings[0]!r} pooling and supports no other; "
+            "leave pooling out"
         )
     raise ConfigError(f"pooling {pooling!r} is not one of {', '.join(POOLINGS)}")
 
@@ -126,7 +126,7 @@ def stream_vectors(
     batch_tokens: int = BATCH_TOKENS,
     together: int = TOGETHER,
 ) -> Iterator[TextVector]:
-    """The vector of every text, in order. It does not depend on the other texts; white space alone is an empty text.
+    """The vector of every text, in order. It does not depend on the other texts. White space counts as an empty text.
 
     `together` texts are read before the vector of the first is returned.
     """
@@ -146,7 +146,7 @@ def stream_vectors(
 
 
 class SourceReader:
-    """Reads texts with the encoder of a translation model; the end mark is one of the positions."""
+    """Reads texts with the encoder of a translation model; pooling includes the end mark."""
 
     poolings: tuple[PoolingName, ...] = ("mean", "last", "attention")
 
@@ -166,7 +166,7 @@ class SourceReader:
 
 
 class TextReader:
-    """Reads texts with a language model: its outputs after each piece, left to right."""
+    """Reads texts from left to right with a language model; pools its output after each piece."""
 
     poolings: tuple[PoolingName, ...] = ("mean", "last", "attention")
 
@@ -189,7 +189,7 @@ class TextReader:
 
 
 class WordReader:
-    """Reads texts of words, separated by white space, with the encoder of a tagger."""
+    """Reads texts, as words separated by white space, with the encoder of a tagger."""
 
     poolings: tuple[PoolingName, ...] = ("mean", "last", "attention")
 
@@ -209,7 +209,7 @@ class WordReader:
 
 
 class ReadsWords(Protocol):
-    """What `WordReader` needs of a tagger."""
+    """The interface that `WordReader` requires of a tagger."""
 
     @property
     def encoder(self) -> Encoder: ...

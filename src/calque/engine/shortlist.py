@@ -1,4 +1,4 @@
-"""The shortlist of a translation model: its file, its requirements, and the word lists of a batch."""
+"""The shortlist of a translation model: its file, the checks that it can be used, and the word lists of a batch."""
 
 import hashlib
 import math
@@ -33,12 +33,12 @@ def check_shortlist(search: SearchConfig, models: TranslationModels) -> None:
     members = (models.model, *models.ensemble.models)
     if any(model.copies for model in members):
         raise ConfigError(
-            "search.shortlist cannot be used with a model that copies source words (model.decoder.copies), as its "
-            "probabilities are those of all words; set search.shortlist = false"
+            "search.shortlist cannot be used with a model that copies source words (model.decoder.copies), as it "
+            "needs the probabilities of all words; set search.shortlist = false"
         )
     if not all(isinstance(model.output, FullOutput) for model in members):
         raise ConfigError(
-            "search.shortlist cannot be used with an adaptive output layer, which computes few words as it is; "
+            "search.shortlist cannot be used with an adaptive output layer, which already computes only few words; "
             "set search.shortlist = false"
         )
     if search.method != "beam":
@@ -57,7 +57,7 @@ def word_lists(
     *,
     device: torch.device,
 ) -> WordLists:
-    """The lists of sentences, given their source ids; with the pieces that their translations must contain."""
+    """The word list of each sentence, given its source ids; includes the pieces that its translation must contain."""
     own = [
         torch.from_numpy(shortlist.own(ids, further=[*required.prefix, *chain(*required.required)]).astype(np.int64))
         for ids, required in zip(sources, constraints, strict=True)
@@ -68,10 +68,10 @@ def word_lists(
     return WordLists(shared, sample, pad_sequence(own, batch_first=True, padding_value=-1).to(device))
 
 
-def is_doubtful(candidate: Candidate, *, threshold: float) -> bool:
-    """Whether the pieces of a translation that was found with a shortlist are too unlikely to rely on it.
+def is_too_improbable(candidate: Candidate, *, threshold: float) -> bool:
+    """Whether a translation found with a shortlist is too improbable to be used.
 
-    The geometric mean of the probabilities of all pieces and of the end is below the threshold, or 0.
+    It is if the geometric mean of the probabilities of all its pieces and its end is 0 or below the threshold.
     """
     mean = math.exp(candidate.log_prob / max(1, candidate.pieces))
     return mean < threshold or candidate.log_prob == -math.inf
@@ -83,7 +83,7 @@ def shortlist_bytes(shortlist: Shortlist, tokenizers: Tokenizers) -> bytes:
 
 
 def read_shortlist(path: Path, tokenizers: Tokenizers) -> Shortlist | None:
-    """The shortlist in a file, None if there is no such file; a FolderError if it is damaged or of other pieces."""
+    """The shortlist in a file, None without one; raises a FolderError if it is damaged or built for other pieces."""
     if not path.exists():
         return None
     again = "remove the file or build the shortlist again: calque shortlist RUN"
@@ -95,8 +95,8 @@ def read_shortlist(path: Path, tokenizers: Tokenizers) -> Shortlist | None:
         raise FolderError(f"{path}: not a shortlist ({error}); {again}") from None
     if not np.array_equal(vocabulary, _digest(tokenizers)):
         raise FolderError(f"{path}: its pieces are not those of this model's tokenizer; {again}")
-    if not _is_sound(shortlist, sources=len(tokenizers.source.vocabulary), targets=len(tokenizers.target.vocabulary)):
-        raise FolderError(f"{path}: damaged: its ids or offsets are not those of a shortlist; {again}")
+    if not _is_valid(shortlist, sources=len(tokenizers.source.vocabulary), targets=len(tokenizers.target.vocabulary)):
+        raise FolderError(f"{path}: damaged: its ids or offsets are invalid; {again}")
     return shortlist
 
 
@@ -106,7 +106,7 @@ def _digest(tokenizers: Tokenizers) -> "np.ndarray[tuple[int], np.dtype[np.uint8
     return np.frombuffer(hashlib.sha256(digests).digest(), dtype=np.uint8)
 
 
-def _is_sound(shortlist: Shortlist, *, sources: int, targets: int) -> bool:
+def _is_valid(shortlist: Shortlist, *, sources: int, targets: int) -> bool:
     """Whether all parts have the right types and sizes, and all ids are within the vocabularies."""
     frequent, sample, offsets, table = shortlist
     if any(part.dtype != dtype or part.ndim != 1 for part, dtype in zip(shortlist, _DTYPES, strict=True)):

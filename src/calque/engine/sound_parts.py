@@ -1,7 +1,7 @@
-"""Long recordings in parts: which samples each part has, and how the results of the parts are joined.
+"""Splits long recordings into parts, and joins the results of the parts.
 
-Parts overlap. In the middle of an overlap, the result changes from one part to the next, so that what is said there is
-heard with context on both sides.
+Parts overlap. The first half of an overlap is taken from the result of the earlier part, the second half from that of
+the later one, so that everything is heard with context on both sides.
 """
 
 from collections.abc import Sequence
@@ -34,14 +34,14 @@ def split_sound(positions: int, *, longest: int, overlap: int) -> list[SoundPart
 
 
 def join_positions(parts: Sequence[SoundPart], values: Sequence[Tensor]) -> Tensor:
-    """Values [S,V] of a recording, given those of its parts."""
+    """Joins the values of the parts into values [S,V] of the whole recording."""
     return torch.cat(
         [value[part.begin - part.first : part.end - part.first] for part, value in zip(parts, values, strict=True)]
     )
 
 
 class TimedToken(NamedTuple):
-    """A token and the positions at which it is heard."""
+    """A token and the range of positions at which it is heard."""
 
     token: int
     first: int
@@ -49,7 +49,7 @@ class TimedToken(NamedTuple):
 
 
 def join_tokens(parts: Sequence[SoundPart], tokens: Sequence[Sequence[TimedToken]]) -> list[TimedToken]:
-    """The tokens of a recording, given those of its parts; each is taken from the part that counts where it begins."""
+    """Joins the tokens of the parts; each token is taken from the part whose result counts where the token begins."""
     return [
         TimedToken(token.token, token.first + part.first, token.end + part.first)
         for part, of_part in zip(parts, tokens, strict=True)

@@ -1,4 +1,4 @@
-"""Decoding of encoded recordings: by CTC, by an attention decoder, or by both.
+"""Decodes encoded recordings with CTC, with an attention decoder, or with both.
 
 Letters: B recordings, S positions, V vocabulary, U tokens.
 """
@@ -37,7 +37,7 @@ class SpeechSearch(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoded:
-    """The candidates of one recording or part, at least one, and what their times are computed from."""
+    """The candidates for one recording or part, at least one, and the data from which their times are computed."""
 
     candidates: list[CtcHypothesis]
     log_probs: Tensor | None = None  # [S,V], of CTC
@@ -47,7 +47,7 @@ class Decoded:
 
     @classmethod
     def joined(cls, tokens: Sequence[TimedToken], *, score: float) -> "Decoded":
-        """The result of a recording in parts."""
+        """The result for a recording that was decoded in parts."""
         found = CtcHypothesis(tuple(token.token for token in tokens), score, score)
         return cls([found], tokens=tuple(tokens))
 
@@ -78,7 +78,7 @@ class SpeechDecoder:
         return [result.candidates for result in self.results(heard)]
 
     def results(self, heard: Heard) -> list[Decoded]:
-        """The candidates of each recording, with what their times are computed from."""
+        """The candidates of each recording, with the data from which their times are computed."""
         log_probs = None if self.model.ctc is None else self.model.ctc_log_probs(heard)
         lengths: list[int] = heard.lengths.tolist()
         if self.model.speller is None:
@@ -110,7 +110,7 @@ class SpeechDecoder:
         return Decoded(candidates, log_probs, length=len(log_probs))
 
     def _spell(self, speller: Speller, heard: Heard, log_probs: Tensor | None) -> list[list[CtcHypothesis]]:
-        """The candidates by beam search with the attention decoder, joint with CTC if the model has both."""
+        """The candidates found by beam search with the attention decoder, combined with CTC if the model has both."""
         search, language = self.settings.search, self.settings.language
         context: Any = speller.attend(heard.memory)
         step, state = decoding_step(speller, attention=search.coverage > 0), speller.start(context)
@@ -140,7 +140,7 @@ class SpeechDecoder:
         ]
 
     def attention_spans(self, memory: Memory, tokens: Sequence[int], *, length: int) -> list[tuple[int, int]]:
-        """The positions of each token by the attention of the decoder: from its peak to that of the next token."""
+        """The positions of each token, from its attention peak to the peak of the next token."""
         assert self.model.speller is not None
         if not tokens:
             return []
@@ -150,7 +150,7 @@ class SpeechDecoder:
         return list(zip(peaks, ends, strict=True))
 
     def attention(self, memory: Memory, tokens: Sequence[int]) -> Tensor:
-        """The attention weights [U+1,S] of each token and the end; the mean over layers and heads of a Transformer."""
+        """The attention weights [U+1,S] of each token and the end; a Transformer's are means over layers and heads."""
         speller = self.model.speller
         assert speller is not None
         context = speller.attend(memory)

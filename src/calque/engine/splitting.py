@@ -1,4 +1,4 @@
-"""Long lines in parts: split before translation, joined after it."""
+"""Splits long lines before translation, and joins the translations of their parts."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from calque.text.splitting import sentences_in, split_long
 def split_request(
     request: Request, *, tokenizer: Tokenizer, limit: int, length_profile: LengthProfile | None = None
 ) -> list[Request]:
-    """The request, split into several if its text is longer than `limit` pieces or than is usual for the model.
+    """Splits a request into several if its text is longer than `limit` pieces or than the model's training lines.
 
-    The usual length of lines is that in `length_profile`; sentences stay whole up to twice that length. The first part
-    has the prefix; a required phrase belongs to the part in which the source words it translates begin.
+    `length_profile` holds the usual length of training lines; sentences stay whole up to twice that length. The first
+    part gets the prefix, and each required phrase goes to the part in which the source words it translates begin.
     """
     sentence_limit, joined_limit = (
         (limit, limit)
@@ -65,7 +65,7 @@ def join(parts: Sequence[Translation], *, tokenizers: Tokenizers) -> Translation
 
 
 def _join_details(details: Sequence[Detail], *, cut: Sequence[bool], tokenizers: Tokenizers) -> Detail:
-    """The joined details of parts, with EOS pieces between them; the attention of each part is zero on the others."""
+    """Joins the details of parts, with EOS pieces between them; each part has zero attention to the other parts."""
     last = len(details) - 1
     source: list[str] = []
     pieces: list[str] = []
@@ -98,7 +98,7 @@ def _pad_row(row: Sequence[float], *, before: int, width: int) -> list[float]:
 
 
 def _distribute(request: Request, parts: Sequence[str]) -> list[Request]:
-    """A request for each part; the parts follow each other in the request's text."""
+    """A request for each part; the parts must occur in this order in the request's text."""
     starts: list[int] = []
     end = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""Tagging column files: which columns are read, and to which one labels are written."""
+"""Tags column files: decides which columns are read, and into which column the labels are written."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ class ColumnLayout(NamedTuple):
     format: ColumnFormat
     names: tuple[str, ...]
     is_assumed: bool = False
-    """Whether the names come from the tagger, not from the user; files must not have more columns than names then."""
+    """Whether the names come from the tagger, not from the user. If so, files must not have more columns than names."""
 
     @classmethod
     def of(cls, tagger: Tagger, *, format: ColumnFormat, names: tuple[str, ...] = ()) -> "ColumnLayout":
@@ -33,7 +33,7 @@ class ColumnLayout(NamedTuple):
         return cls(format, tagger.columns or (task.words, *task.inputs, task.labels), is_assumed=True)
 
     def number(self, name: str) -> int:
-        """The number of the column of that name, from 1."""
+        """The number of the column with this name, counted from 1."""
         if name not in self.names:
             raise DataError(
                 f"the model reads or predicts the column {name!r}, but the columns are {', '.join(self.names)}; name "
@@ -46,7 +46,7 @@ class ColumnLayout(NamedTuple):
         return max(map(self.number, names))
 
     def sentence(self, rows: ColumnSentence, *, tagger: Tagger) -> Sentence:
-        """The tagger's input from a sentence of the file; raises a DataError if its columns are unclear."""
+        """The tagger's input from a sentence of the file; raises a DataError if the file has unnamed columns."""
         if self.is_assumed:
             self._refuse_further_columns(rows)
         inputs = {name: rows.column(self.number(name)) for name in tagger.task.inputs}
@@ -56,8 +56,8 @@ class ColumnLayout(NamedTuple):
         for index, cells in zip(rows.words, rows.cells, strict=True):
             if len(cells) > len(self.names):
                 raise DataError(
-                    f"{rows.name}: line {rows.first + index}: {len(cells)} columns, but the model's are "
-                    f"{', '.join(self.names)}; name those of the file in order, e.g. --columns form,pos,label, or use "
+                    f"{rows.name}: line {rows.first + index}: {len(cells)} columns, but the model was trained on "
+                    f"{', '.join(self.names)}; name the file's columns in order, e.g. --columns form,pos,label, or use "
                     "--format text for raw text"
                 )
 
@@ -65,7 +65,7 @@ class ColumnLayout(NamedTuple):
 def tag_columns(
     sentences: Iterable[ColumnSentence], *, tagger: Tagger, layout: ColumnLayout, append: bool, marginals: bool
 ) -> Iterator[bytes]:
-    """The bytes of every sentence with the predicted labels in their column, or in an appended one.
+    """Yields each sentence as bytes, with the predicted labels in their column or, if `append`, in a new last column.
 
     With `marginals`, the probability of each predicted label is written to a further column, or to MISC in CoNLL-U.
     """

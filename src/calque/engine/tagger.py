@@ -114,7 +114,7 @@ class Tagger(EmbedsText):
     def tag(
         self, text: str | Sentence | list[str] | list[list[str]] | list[Sentence], *, marginals: bool = False
     ) -> TaggedSentence | list[TaggedSentence]:
-        """The labels of a sentence: a text with white space between its words, or a `Sentence`; a list yields a list.
+        """Labels a sentence (a text with white space between its words, or a `Sentence`), or each sentence in a list.
 
         >>> tagger.tag("The dog barks .")                    # one sentence
         >>> tagger.tag(["The dog barks .", "Cats sleep ."])  # two sentences
@@ -142,7 +142,7 @@ class Tagger(EmbedsText):
 
     @torch.inference_mode()
     def label_store(self, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None) -> StoreLabels:
-        """The predicted labels of all rows of a store; `stop` is called before each batch and may raise.
+        """Predicts the labels of all rows in a store; `stop` is called before each batch and may raise.
 
         The model must be in evaluation mode.
         """
@@ -171,14 +171,14 @@ class Tagger(EmbedsText):
         return source_of(self._batch([encoded] * rows).to(self.device))
 
     def vector_reader(self) -> WordReader:
-        """What reads texts for `embed`."""
+        """The reader that computes the vectors of texts; `embed` uses it."""
         return WordReader(self)
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder of the words; a ConfigError for a hidden Markov tagger, which has none."""
+        """The encoder of the words; raises a ConfigError for a hidden Markov tagger, which has none."""
         if isinstance(self.model, HiddenMarkovTagger):
-            raise ConfigError("a hidden Markov tagger has no vectors of words; use a tagger with an encoder")
+            raise ConfigError("a hidden Markov tagger has no word vectors; use a tagger with an encoder")
         return self.model.encoder
 
     def words(self, sentences: Sequence[Sequence[str]]) -> Words:
@@ -244,12 +244,13 @@ class Tagger(EmbedsText):
                 )
             if len(sentence.columns[name]) != len(sentence.words):
                 raise TextError(
-                    f"{len(sentence.words)} words, but {len(sentence.columns[name])} values in the column {name!r}"
+                    f"{len(sentence.words)} words, but {len(sentence.columns[name])} values in the column {name!r}; "
+                    "expected one per word"
                 )
 
 
 def tagger_sizes(vocabularies: TaggerVocabularies, *, inputs: Sequence[str]) -> TaggerSizes:
-    """The sizes of a tagger's vocabularies; those of further columns are in the order of `inputs`."""
+    """The sizes of a tagger's vocabularies; further columns are in the order of `inputs`."""
     characters = 0 if vocabularies.characters is None else len(vocabularies.characters)
     columns = {name: len(vocabularies.columns[name]) for name in inputs}
     return TaggerSizes(len(vocabularies.words), len(vocabularies.labels), characters, columns)

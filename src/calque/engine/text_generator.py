@@ -69,7 +69,7 @@ class WordLosses(NamedTuple):
     """The loss of each word of a line, and the number of pieces in the line."""
 
     nats: list[float]
-    """The losses of each word and of the line's end."""
+    """The loss of each word, then that of the line's end."""
     pieces: int
     """The number of pieces, the line's end included."""
 
@@ -107,11 +107,11 @@ class TextGenerator(EmbedsText):
 
     @property
     def start(self) -> int:
-        """The token before a text: EOS for running text, which follows a line end, else BOS."""
+        """The token that the model reads before a text: EOS (as after a line) for running text, BOS otherwise."""
         return EOS if self.task.reading == "running" else BOS
 
     def vector_reader(self) -> TextReader:
-        """What reads texts for `embed`."""
+        """The reader that computes the vectors of texts; `embed` uses it."""
         if isinstance(self.config.network, NgramLanguageConfig):
             raise ConfigError("an n-gram model has no vectors; embed texts with a recurrent or Transformer model")
         return TextReader(self.model, self.tokenizer, start=self.start)
@@ -141,7 +141,7 @@ class TextGenerator(EmbedsText):
         return [part.tolist() for part in log_probs.split_with_sizes([len(row) + 1 for row in rows])]
 
     def perplexity(self, lines: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> TextPerplexity:
-        """The perplexity of a text per token, word and byte; running text carries the state from line to line.
+        """The perplexity of a text per token, word and byte; for running text, the state is carried from line to line.
 
         Blank lines are left out, as in training and validation.
         """
@@ -155,7 +155,7 @@ class TextGenerator(EmbedsText):
         return TextPerplexity(loss.nats, loss.tokens, words, size)
 
     def word_losses(self, lines: Sequence[str]) -> Iterator[WordLosses]:
-        """The loss of each word of every line, and of the line's end; running text carries the state over lines.
+        """The loss of each word of every line, and of the line's end; for running text, the state is carried over.
 
         Words are separated by white space; a word's loss is the sum over its pieces. Lines must not be blank.
         """
@@ -246,8 +246,8 @@ class TextGenerator(EmbedsText):
     ) -> list[Hypothesis]:
         """The texts found or sampled for a prompt as ids, at least one; they begin with the ids of the prompt.
 
-        Sampling depends on the prompt's `number`. The observer is called at every step of search, those that append the
-        prompt's pieces included.
+        Sampling depends on the prompt's `number`. The observer is called at every step of search, including those that
+        append the prompt's pieces.
         """
         search = search or self.search.model_copy(update={"method": "sample"})
         _refuse_search(search, maximum=maximum, nbest=nbest)
@@ -276,7 +276,7 @@ class TextGenerator(EmbedsText):
     def stream(
         self, prompt: str = "", *, maximum: int = MAXIMUM, search: SearchConfig | None = None, number: int = 0
     ) -> Iterator[str]:
-        """Generates text piece by piece, the prompt first: sampled, or greedily the most probable piece.
+        """Yields the prompt, then text piece by piece: sampled pieces or, with method "beam", the most probable ones.
 
         The pieces concatenate to the text; a character is yielded once all of its bytes are generated. The text is
         that of `candidates`, unless `no_repeat` allows no further piece before `minimum`: it then ends there.
@@ -311,7 +311,7 @@ class TextGenerator(EmbedsText):
         return self.tokenizer.encode(prompt) if prompt.strip() else []
 
     def _start(self, ids: Sequence[int], *, search: SearchConfig) -> "_Start":
-        """The step that continues a prompt; the model reads all of the prompt but its last token at once."""
+        """The step that continues a prompt; the model reads all of the prompt but its last token in one pass."""
         step: Step = language_step(self.model, start=self.start)
         state, hidden = self.model.start(1), None
         if ids:
@@ -366,7 +366,7 @@ def _refuse_search(search: SearchConfig, *, maximum: int, nbest: int) -> None:
             "set search.coverage = 0"
         )
     if search.minimum > maximum:
-        raise ConfigError(f"search.minimum = {search.minimum} is more than the maximum of {maximum} pieces")
+        raise ConfigError(f"search.minimum = {search.minimum} is more than the maximum of {maximum} pieces; lower it")
     if search.method == "beam" and nbest > search.beam:
         raise ConfigError(f"nbest is {nbest} and beam is {search.beam}: nbest must not be more than beam")
 

@@ -1,4 +1,4 @@
-"""The models that translate together, and the ids that they read."""
+"""The models that translate together, and the encoding of texts into the ids that they read."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -41,7 +41,7 @@ class TranslationModels(NamedTuple):
         return next(self.model.parameters()).device
 
     def encode_sources(self, texts: Sequence[str], *, limit: int) -> list[Truncated]:
-        """The first `limit` source ids; if the model can copy, unknown words have ids beyond the vocabulary."""
+        """The first `limit` ids of each source; if the model can copy, unknown words have ids beyond the vocabulary."""
         source, size = self.tokenizers.source, len(self.tokenizers.target.vocabulary)
         read = partial(number_source, source) if self.model.copies else partial(_encode, source)
         return truncate(_without_blanks(texts), limit=limit, size=size, read=read)
@@ -73,7 +73,7 @@ class TranslationModels(NamedTuple):
 
 
 def _without_blanks(texts: Sequence[str]) -> list[str]:
-    """The texts, with lines of white space replaced by empty ones, as blank lines do not occur in training."""
+    """The texts, with those of white space replaced by empty ones, as blank lines do not occur in training."""
     return ["" if text.isspace() else text for text in texts]
 
 

@@ -49,20 +49,20 @@ class Translator(EmbedsText):
         self.length_profile: LengthProfile | None = None
         """The lengths of the model's training lines; None if the model was saved without them."""
         self.graphs: Graphs | None = None
-        """On an NVIDIA GPU, the captured steps of search."""
+        """The captured steps of search, on an NVIDIA GPU; None elsewhere."""
         self.shortlist: Shortlist | None = None
         """The words that a source is likely to be translated to; None unless `calque shortlist` has added them."""
 
     def with_ensemble(
         self, ensemble: Sequence["Translator"] = (), *, language: TextGenerator | None = None
     ) -> "Translator":
-        """This translator with further ensemble members, whose probabilities are averaged, or with a language model.
+        """A copy of this translator with more ensemble members, whose probabilities are averaged, or a language model.
 
-        Existing members stay. All members need the same target vocabulary, and the translators the same source
+        Existing members are kept. All members need the same target vocabulary, and the translators the same source
         vocabulary.
         """
         if any(translator.ensemble != Ensemble() for translator in ensemble):
-            raise ConfigError("a translator that is an ensemble already cannot join another; name all members at once")
+            raise ConfigError("a translator that is already an ensemble cannot join another; name all members at once")
         refuse_other_vocabularies(
             self.tokenizers,
             ensemble=[translator.tokenizers for translator in ensemble],
@@ -92,7 +92,7 @@ class Translator(EmbedsText):
         return f"Translator({', '.join(parts)})"
 
     def engine(self, *, channel: Channel | None = None, poll: Callable[[], None] | None = None) -> Engine:
-        """An engine that answers requests with this translator, from any thread; an error concerns one request only.
+        """An engine that answers requests from any thread; one bad request never affects the others.
 
         A `channel` reranks the candidates of all requests. `poll` is called between the steps of search; an exception
         that it raises ends the search.
@@ -133,7 +133,7 @@ class Translator(EmbedsText):
     def translate(
         self, text: str | list[str], *, beam: int | None = None, nbest: int | None = None
     ) -> str | list[str] | list[list[str]]:
-        """The translation of a string, or of each string of a list; with `nbest`, the n best translations of each.
+        """The translation of a string, or of each string in a list; with `nbest`, the n best translations of each.
 
         >>> translator.translate(["Guten Morgen!", "Danke."], beam=1)
         ['Good morning!', 'Thank you.']
@@ -161,7 +161,7 @@ class Translator(EmbedsText):
         first: int = 0,
         poll: Callable[[], None] | None = None,
     ) -> Iterator[Translation]:
-        """One translation per request, in order; raises the error of the first request that has one.
+        """One translation per request, in order; raises the error of the first request that fails.
 
         Reads ahead by at most one window of requests. `search` and `nbest` apply to requests that do not set their own;
         `first` is the number of the first request, on which sampling depends. `poll` is explained under `engine`, whose
@@ -176,7 +176,7 @@ class Translator(EmbedsText):
             yield answer
 
     def vector_reader(self) -> SourceReader:
-        """What reads texts for `embed`: the encoder of this model, without those of an ensemble."""
+        """The reader that `embed` uses: it reads texts with this model's encoder, not with those of an ensemble."""
         return SourceReader(self.model, self.tokenizers.source, limit=self.search.source_limit)
 
     def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float:
@@ -198,7 +198,7 @@ class Translator(EmbedsText):
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]:
         """The scores of given translations, in order; they agree with the scores of search.
 
-        A line of white space counts as empty on either side: a translation without pieces, scored by its end alone.
+        A line of white space counts as empty on either side; an empty translation is scored by its end alone.
         """
         target_tokenizer = self.tokenizers.target
         for start in range(0, len(sources), SCORED):
@@ -228,7 +228,7 @@ class Translator(EmbedsText):
 def _complete(
     requests: Iterable[str | Request], *, search: SearchConfig | None, nbest: int | None, first: int
 ) -> Iterator[Request]:
-    """The requests, completed with line numbers and, where they have none of their own, with search settings."""
+    """Completes requests with line numbers, search settings and `nbest` where they have none of their own."""
     for line, request in enumerate(requests, start=first):
         complete = Request(request) if isinstance(request, str) else request
         yield complete._replace(

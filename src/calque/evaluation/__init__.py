@@ -1,4 +1,4 @@
-"""Evaluation of translations: sacreBLEU metrics with signatures, confidence, degeneration, minimum Bayes risk.
+"""Evaluation: metrics (sacreBLEU's have signatures), significance, confidence, degeneration, minimum Bayes risk.
 
 Text in, scores out; never imports models or training.
 """

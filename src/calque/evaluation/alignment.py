@@ -19,7 +19,7 @@ def words_of(starts: Sequence[bool]) -> list[int]:
 
 
 def align(attention: "Tensor", *, source_words: Sequence[int], target_words: Sequence[int]) -> list[Link]:
-    """(source word, target word) links, one per target word, in target order.
+    """Links (source word, target word) extracted from attention, one per target word, in target order.
 
     A target word is linked to the source word that receives most of its pieces' attention [T,S]. Attention to the end
     mark, which follows the last source piece, counts towards no word. Ties go to the first source word.
@@ -39,7 +39,7 @@ def pharaoh(links: Sequence[Link]) -> str:
 
 
 def alignment_error_rate(alignments: Sequence[Sequence[Link]], references: Sequence[Sequence[Link]]) -> float:
-    """1 − 2 |A ∩ R| / (|A| + |R|) over all pairs (Och and Ney 2003, with sure links only): 0 is perfect.
+    """The error rate 1 − 2 |A ∩ R| / (|A| + |R|) over all pairs (Och and Ney 2003, with sure links only); 0 is perfect.
 
     >>> alignment_error_rate([[(0, 0), (1, 1)]], [[(0, 0), (1, 2)]])
     0.5

@@ -33,7 +33,7 @@ class NamedAttention(NamedTuple):
 
 
 class BoxAttention(NamedTuple):
-    """Means over all objects that were named."""
+    """The means of the fields of `NamedAttention` over all named objects, and the number of these objects."""
 
     inside: float
     area: float
@@ -54,9 +54,9 @@ def cell_shares(box: SquareBox, *, side: int) -> Array:
 
 
 def named_attention(attention: Array, box: SquareBox, *, side: int) -> NamedAttention:
-    """The attention [T,S] at the words that name an object, measured against its box; the mean over the words.
+    """Compares an object's box with the mean attention over the words that name the object, given as [T,S].
 
-    A cell that lies partly inside the box counts with that part.
+    A cell that lies partly inside the box counts in proportion.
     """
     mean = attention.mean(axis=0)
     total = mean.sum()
@@ -70,7 +70,7 @@ def named_attention(attention: Array, box: SquareBox, *, side: int) -> NamedAtte
 
 
 def pieces_in_span(ends: Sequence[int], span: tuple[int, int]) -> list[int]:
-    """The pieces that spell characters of a span; piece n spells those from ends[n − 1] to before ends[n].
+    """The indices of the pieces that overlap a span of characters; piece n ends before character ends[n].
 
     >>> pieces_in_span([1, 5, 12], (6, 12))
     [2]

@@ -24,7 +24,9 @@ def score_captions(captions: Sequence[str], references: Sequence[Sequence[str]])
     A caption is an exact match if it equals any of its references.
     """
     if len(captions) != len(references):
-        raise DataError(f"{len(captions)} captions but references for {len(references)} images")
+        raise DataError(
+            f"{len(captions)} captions but references for {len(references)} images: the numbers must be equal"
+        )
     if not references:
         raise DataError("nothing to evaluate: there are no images")
     groups = [composed(group) for group in references]

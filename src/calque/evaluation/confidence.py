@@ -12,7 +12,8 @@ class Confidence(NamedTuple):
     """Maps the mean log-probability of a translation's pieces to its expected chrF, between 0 and 1.
 
     Piecewise linear and non-decreasing through `knots`: x is a log-probability, y the mean chrF of the held-out
-    translations near x. Those were decoded greedily; calibration is weaker for other searches (docs/decisions/0016).
+    translations near x. Those were decoded greedily, and calibration is weaker for other search methods
+    (docs/decisions/0016).
     """
 
     knots: tuple[tuple[float, float], ...]  # (x, y), at least one, x increasing
@@ -57,7 +58,7 @@ def isotonic(xs: Sequence[float], ys: Sequence[float]) -> tuple[tuple[float, flo
 
 
 def pool_adjacent_violators(values: Sequence[float]) -> list[slice]:
-    """The consecutive blocks of values whose means are the non-decreasing sequence closest in squared distance."""
+    """Splits values into consecutive blocks whose means form the non-decreasing sequence of least squared error."""
     blocks: list[slice] = []
     for index in range(len(values)):
         blocks.append(slice(index, index + 1))

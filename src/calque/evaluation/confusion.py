@@ -34,10 +34,10 @@ def token_accuracy(counts: Confusion) -> float:
 
 
 def draw_confusion(path: Path, counts: Confusion, *, labels: Sequence[str] = ()) -> bool:
-    """Draws the confusion matrix, a row per gold label and a column per predicted one; False without matplotlib.
+    """Draws the confusion matrix, with gold labels as rows; returns False if matplotlib is missing.
 
     Colours show shares of a row, on a square-root scale that keeps rare errors visible. Rows are in the order of
-    `labels`, then by frequency; with more than 60 labels, the rarest share a row and a column.
+    `labels`, then by frequency; with more than 60 labels, the rarest share one row and one column.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -65,7 +65,7 @@ def draw_confusion(path: Path, counts: Confusion, *, labels: Sequence[str] = ())
 def confusion_table(
     counts: Confusion, *, labels: Sequence[str] = (), most: int
 ) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Names [Y] and counts [Y,Y], gold labels in rows; with more than `most` names, the rarest are counted as one."""
+    """Names [Y] and counts [Y,Y], gold labels as rows; with more than `most` labels, the rarest are merged."""
     _words(counts)
     frequencies = Counter[str]()
     for (gold, predicted), count in counts.items():

@@ -14,8 +14,8 @@ _TOLERANCE = 8  # pieces by which the lengths may differ before their ratio coun
 def oddities(source: Sequence[int], target: Sequence[int]) -> tuple[Oddity, ...]:
     """The signs of degeneration in a target, given its source, both in pieces.
 
-    loop: an n-gram of up to 8 pieces is repeated at least 4 times in a row; short, long: the target has over 4 times
-    fewer or more pieces than the source, and at least 8 fewer or more.
+    "loop": an n-gram of up to 8 pieces occurs at least 4 times in a row. "short" and "long": one side has more than 4
+    times as many pieces as the other, and at least 8 more.
     """
     signs: list[Oddity] = []
     if has_loop(target):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 def distinct(texts: Sequence[str], *, n: int) -> float:
-    """The percentage of all n-grams of words in the texts that are different; 0 if there are none.
+    """The number of distinct word n-grams in the texts, as a percentage of all n-grams; 0 if there are none.
 
     >>> distinct(["i do not know", "i do not care"], n=2)
     66.66666666666667
@@ -18,5 +18,5 @@ def distinct(texts: Sequence[str], *, n: int) -> float:
 
 
 def most_frequent_share(texts: Sequence[str]) -> float:
-    """The percentage of texts that are the most frequent one: high if a model gives the same answer to everything."""
+    """The percentage of texts equal to the most frequent one; high if a model answers everything alike."""
     return 100 * max(Counter(texts).values()) / len(texts) if texts else 0.0

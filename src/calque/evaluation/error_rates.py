@@ -1,4 +1,4 @@
-"""Error rates by edit distance: of transcripts with confidence intervals, and of sequences with several references.
+"""Error rates by edit distance, for transcripts (with confidence intervals) and sequences with several references.
 
 WER = (S + D + I) / words of the references, over all recordings together; CER is the same over characters, spaces
 included. For pronunciations, the rates of symbols and sequences are the phoneme error rate (PER) and the word error
@@ -32,7 +32,7 @@ class Errors(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Edits per unit of the reference; of an empty reference, 0 without edits and infinity with some."""
+        """Edits per unit of the reference. If the reference is empty: 0 without edits, otherwise infinity."""
         return self.edits / self.length if self.length else (float("inf") if self.edits else 0.0)
 
     def __add__(self, other: object) -> "Errors":
@@ -57,7 +57,7 @@ class ErrorRates(NamedTuple):
 
 
 def edit_errors(reference: Symbols, hypothesis: Symbols) -> Errors:
-    """The errors of a shortest sequence of edits (Levenshtein); of several, one with most substitutions.
+    """The errors in a shortest sequence of edits (Levenshtein); ties go to the one with the most substitutions.
 
     >>> edit_errors("a b c d".split(), "a x c".split())
     Errors(substitutions=1, insertions=0, deletions=1, length=4)
@@ -81,12 +81,12 @@ def edit_errors(reference: Symbols, hypothesis: Symbols) -> Errors:
 
 
 def word_errors(reference: str, hypothesis: str) -> Errors:
-    """The errors of words, separated by white space."""
+    """The word errors of a hypothesis; words are separated by white space."""
     return edit_errors(reference.split(), hypothesis.split())
 
 
 def character_errors(reference: str, hypothesis: str) -> Errors:
-    """The errors of characters; runs of white space count as one space."""
+    """The character errors of a hypothesis; a run of white space counts as one space."""
     return edit_errors(" ".join(reference.split()), " ".join(hypothesis.split()))
 
 
@@ -104,7 +104,7 @@ def transcript_errors(references: Sequence[str], hypotheses: Sequence[str], *, s
 
 
 def bootstrap_interval(errors: Sequence[Errors], *, samples: int = SAMPLES, seed: int = 1) -> Interval:
-    """The error rate with the interval of test sets drawn from this one with replacement (Bisani and Ney 2004)."""
+    """The error rate with its confidence interval, by the bootstrap over recordings (Bisani and Ney 2004)."""
     counts: NDArray[np.float64] = np.array([[item.edits, item.length] for item in errors], dtype=float).reshape(-1, 2)
     rate = sum(errors, Errors()).rate
     if not counts[:, 1].sum():
@@ -118,7 +118,7 @@ def bootstrap_interval(errors: Sequence[Errors], *, samples: int = SAMPLES, seed
 def error_rates(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> ErrorRates:
     """The error rates of hypotheses, each compared with the closest of its references.
 
-    Of several references, the one with the fewest edits counts, and among those the longest.
+    The closest reference is the one with the fewest edits and, among several, the longest.
 
     >>> error_rates([["AH", "B"]], [[["AH", "P"], ["AH", "B", "B", "B"]]])
     ErrorRates(symbols=50.0, sequences=100.0)

@@ -1,4 +1,4 @@
-"""Metrics of tasks other than translation, by the names under which `calque evaluate --metric` computes them."""
+"""Metrics for tasks other than translation, by their names in `calque evaluate --metric`."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -32,4 +32,4 @@ def _token_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> d
 
 
 SCORERS: Mapping[str, Scorer] = {"rouge": _rouge, "distinct": _distinct, "token_error_rate": _token_error_rate}
-"""rouge: summaries; distinct: replies; token_error_rate: phonemes or words, lower is better."""
+"""rouge is for summaries, distinct for replies, token_error_rate (lower is better) for phonemes or words."""

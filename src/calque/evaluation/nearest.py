@@ -1,4 +1,4 @@
-"""Exact search for the nearest vectors: products with all vectors, computed in blocks.
+"""Exact search for the nearest vectors: computes the inner products with all vectors, in blocks.
 
 Letters: Q queries, N vectors of the corpus, W width, K neighbours.
 """
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 QUERIES, VECTORS = 256, 8192
-"""The numbers of queries and of vectors of the corpus that are multiplied at a time."""
+"""The number of queries, and of corpus vectors, that are multiplied at a time."""
 
 
 class Neighbours(NamedTuple):
-    """The nearest vectors of each query, nearest first; of equally near ones, the first in the corpus comes first."""
+    """The nearest vectors of each query, nearest first; equally near vectors are in the order of the corpus."""
 
     indices: Array  # [Q,K]
     scores: Array  # [Q,K]
 
 
 def normalised(vectors: Array) -> Array:
-    """The vectors [N,W] divided by their lengths, so that products are cosines; zero vectors stay zero."""
+    """The vectors [N,W] divided by their lengths, so that inner products are cosines; zero vectors stay zero."""
     exact = np.asarray(vectors, dtype=np.float64)
     lengths = np.sqrt((exact * exact).sum(axis=-1, keepdims=True))
     unit: Array = (exact / np.where(lengths > 0, lengths, 1)).astype(np.float32)
@@ -31,7 +31,7 @@ def normalised(vectors: Array) -> Array:
 
 
 def similarities(queries: Array, corpus: Array) -> Array:
-    """[Q,N], the products of all vectors.
+    """The inner products [Q,N] of every query with every vector of the corpus.
 
     They are summed in float64 and rounded to float32, so that they do not depend on the size of the blocks, and equal
     vectors are equally near.
@@ -43,7 +43,7 @@ def similarities(queries: Array, corpus: Array) -> Array:
 
 
 def nearest(queries: Array, corpus: Array, *, top: int, block: int = VECTORS) -> Neighbours:
-    """The `top` vectors of the corpus [N,W] with the largest products with each query [Q,W].
+    """The `top` vectors of the corpus [N,W] that have the largest inner products with each query [Q,W].
 
     Memory does not grow with the corpus, which may be mapped from a file.
     """

@@ -1,7 +1,7 @@
 """Ranking metrics of recommenders: hit rate, NDCG and mean reciprocal rank over the whole catalogue.
 
-Every user has one target, so that HR@k is the share of users whose target is among the first k items, NDCG@k is the
-mean of 1 / log₂(rank + 1) over the same users, with 0 for the others, and MRR the mean of 1 / rank.
+Every user has one target. So HR@k is the share of users whose target is among the first k items; NDCG@k is the mean
+over all users of 1 / log₂(rank + 1), or of 0 if the target is not among the first k items; MRR is the mean of 1 / rank.
 
 Letters: U users, V items, R resamples, K metrics.
 """
@@ -27,10 +27,10 @@ _TOGETHER = 200  # resamples whose means are computed at once
 
 
 def target_ranks(scores: Tensor, targets: Tensor) -> Tensor:
-    """[U], the rank of each target [U] among the items of `scores` [U,V], from 1; items with score −inf do not compete.
+    """The rank [U], from 1, of each target [U] among the items of `scores` [U,V]; items with score −inf do not compete.
 
-    Ties are pessimistic: an item with the same score as the target is ahead of it, and so is a score that is not a
-    number. A target whose own score is −inf is MISSED.
+    Ties are pessimistic: an item with the same score as the target, or with a score of NaN, ranks ahead of the target.
+    A target whose own score is −inf is MISSED.
     """
     own = scores.gather(1, targets[:, None])  # [U,1]
     competes = scores != -torch.inf
@@ -40,7 +40,7 @@ def target_ranks(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 def user_statistics(ranks: Sequence[int] | Array) -> Array:
-    """[U,K], the contribution of every user to METRICS, given the rank of the user's target."""
+    """The contribution [U,K] of every user to METRICS, given the rank of the user's target."""
     values = np.asarray(ranks, dtype=np.float64)
     is_hit = values != MISSED
     safe = np.where(is_hit, values, 1.0)
@@ -57,7 +57,7 @@ def ranking_scores(ranks: Sequence[int] | Array) -> dict[str, float]:
 def ranking_intervals(
     ranks: Sequence[int] | Array, *, samples: int = 1000, seed: int = 12345
 ) -> Mapping[str, Interval]:
-    """The value of every metric with its 95 % confidence interval, by a bootstrap over users."""
+    """The value of every metric with its 95 % confidence interval, from a bootstrap over users."""
     statistics = user_statistics(ranks)
     users, generator = len(statistics), np.random.default_rng(seed)
     means = []

@@ -1,4 +1,4 @@
-"""Retrieval of the partner of each sentence among all sentences of the other side: top-1, top-5 and reciprocal rank.
+"""Scores of retrieval: how each sentence's partner ranks among all sentences of the other side.
 
 Letters: N pairs, W width of the vectors, Q queries of a block.
 """
@@ -35,7 +35,7 @@ class BothDirections(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """The ranks [N] of the partners of all sentences, in both directions; 1 is the best."""
+    """The rank [N] of each sentence's partner, in both directions; 1 is the best."""
 
     to_target: Array
     to_source: Array
@@ -46,7 +46,7 @@ class Ranks(NamedTuple):
 
 
 def score_ranks(ranks: Array) -> Retrieval:
-    """Top-1, top-5 and mean reciprocal rank of ranks [N], in %."""
+    """Top-1 and top-5 accuracy and the mean reciprocal rank, in %, given ranks [N]."""
     if not len(ranks):
         return Retrieval(0.0, 0.0, 0.0)
     return Retrieval(*(100 * float(np.mean(values)) for values in (ranks <= 1, ranks <= 5, 1 / ranks)))
@@ -60,10 +60,10 @@ def partner_ranks(
     targets: Sequence[str],
     poll: Callable[[], None] | None = None,
 ) -> Ranks:
-    """The ranks of the partners among vectors [N,W] of both sides, of which row i belongs to row i.
+    """The rank of each sentence's partner, given vectors [N,W] of both sides; partners have the same row.
 
-    A sentence with the same text as the partner is as good as the partner. Of equally near sentences, the first comes
-    first. `poll` is called before each block and may raise.
+    Sentences with the same text as the partner never rank ahead of it. Equally near sentences rank in their order.
+    `poll` is called before each block and may raise.
     """
     return Ranks(
         _ranks(source, target, numbers=_numbers(targets), poll=poll),
@@ -87,6 +87,6 @@ def _ranks(queries: Array, corpus: Array, *, numbers: Array, poll: Callable[[], 
 
 
 def _numbers(texts: Sequence[str]) -> Array:
-    """A number for each text, which equal texts share."""
+    """A number for each text; equal texts have equal numbers."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""ROUGE of summaries, by the package rouge-score: F-measures of n-grams and of the longest common subsequence."""
+"""ROUGE of summaries, computed by rouge-score: F-measures of n-grams and of the longest common subsequence."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -20,10 +20,10 @@ class Rouge(NamedTuple):
 
 
 def rouge(summaries: Sequence[str], references: Sequence[str], *, stemmer: bool = True) -> Rouge:
-    """ROUGE-1, ROUGE-2 and ROUGE-L of summaries, with one reference each; the mean over all summaries.
+    """The mean ROUGE-1, ROUGE-2 and ROUGE-L of summaries, with one reference each.
 
-    As in the package: text is lowercased, split at everything but letters and digits of ASCII, and with `stemmer`
-    words of more than three letters are stemmed (Porter).
+    As in rouge-score, text is lowercased and split at everything but ASCII letters and digits. With `stemmer`, words of
+    more than three letters are stemmed (Porter).
     """
     if len(summaries) != len(references):
         raise DataError(f"{len(summaries)} summaries but {len(references)} references: the numbers must be equal")

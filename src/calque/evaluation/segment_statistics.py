@@ -28,7 +28,7 @@ _FACTOR = 4  # chrF: recall weighs β² = 4 times as much as precision
 
 
 def metric_names(names: Sequence[str]) -> tuple[MetricName, ...]:
-    """The names, checked and without repetitions; a ConfigError lists the metrics that exist."""
+    """The names without repetitions; raises a ConfigError, which lists the existing metrics, if one is unknown."""
     unknown = [name for name in names if name not in METRICS]
     if unknown:
         raise ConfigError(f"unknown metric {', '.join(map(repr, unknown))}: choose from {', '.join(METRICS)}")
@@ -60,7 +60,7 @@ class SegmentMetric:
         return np.array(self.rows(hypotheses), dtype=np.float64)
 
     def scores(self, sums: Array) -> Array:
-        """The corpus scores [R] that equal sacreBLEU's, given sums of segment statistics [R,K]."""
+        """The corpus scores [R] of sums of segment statistics [R,K]; they equal sacreBLEU's."""
         match self.name:
             case "bleu":
                 return _bleu(sums, effective_order=False)

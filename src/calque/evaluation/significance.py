@@ -2,7 +2,8 @@
 
 Paired bootstrap (Koehn 2004) and paired approximate randomisation (Riezler and Maxwell 2005) are sacreBLEU's own, so
 that scores and p-values equal those of its command line. For other statistics, such as a tagger's correct labels,
-`randomisation_p_value` is the same test, vectorised. `compare_groups` compares systems trained with several seeds.
+`randomisation_p_value` is a vectorised version of the second test. `compare_groups` compares systems trained with
+several seeds.
 Letters: S sentences, R resamples or trials, K statistics per sentence.
 """
 
@@ -49,18 +50,18 @@ class PairedResults(NamedTuple):
     signatures: dict[str, str]
     """The signature of each metric, with the test's settings."""
     systems: dict[str, list[SystemResult]]
-    """By metric."""
+    """The results of all systems, by metric."""
 
 
 def paired_test(
     systems: Mapping[str, Sequence[str]], metrics: Sequence[SegmentMetric], *, method: Method, samples: int = 0
 ) -> PairedResults:
-    """Compares every system with the first by sacreBLEU's paired test; `samples` 0 means sacreBLEU's default.
+    """Compares every system with the first by sacreBLEU's paired test; `samples` = 0 means sacreBLEU's default.
 
     The seed is sacreBLEU's: 12345 unless the environment variable SACREBLEU_SEED sets another.
     """
     if len(systems) < 2:
-        raise DataError("a paired test needs at least two systems")
+        raise DataError(f"a paired test needs at least two systems; found {len(systems)}")
     _refuse_seed(os.environ.get("SACREBLEU_SEED"))
     test = PairedTest(
         list(systems.items()),
@@ -103,13 +104,13 @@ def randomisation_p_value(
     seed: int = 12345,
     counts_ties: bool = True,
 ) -> float:
-    """The p-value of the difference between two systems' scores under paired approximate randomisation, two-sided.
+    """The two-sided p-value of the difference between two systems' scores, by paired approximate randomisation.
 
     `first` and `second` are the statistics of each sentence [S,K]; `scores` maps sums of them [R,K] to scores [R]. A
     trial exchanges the systems' outputs of random sentences; the p-value is the share of trials whose difference is at
     least the observed one, (count + 1) / (trials + 1). With the same seed, trials are those of sacreBLEU, whose p-value
-    does not count ties, that is, trials with exactly the observed difference. When few sentences differ, ties are many
-    and sacreBLEU's p-value is too small (docs/compare.md).
+    does not count ties, that is, trials with exactly the observed difference. When few sentences differ, there are
+    many ties, and sacreBLEU's p-value is too small (docs/compare.md).
     """
     totals = np.stack([first.sum(axis=0), second.sum(axis=0)])
     observed = _gap(scores(totals))
@@ -129,7 +130,7 @@ def _gap(pair: Array) -> float:
 
 
 class GroupResult(NamedTuple):
-    """The scores of a group of systems that differ only in their seed, and the difference to the first group."""
+    """The scores of a group of systems that differ only in their seed, and their difference from the first group."""
 
     mean: float
     deviation: float | None
@@ -140,7 +141,7 @@ class GroupResult(NamedTuple):
     """The group's mean score minus that of the first group; None for the first."""
     difference_interval: tuple[float, float] | None
     p_value: float | None
-    """Two-sided: how often the resampled difference has the other sign, doubled."""
+    """Two-sided: twice the share of resampled differences that have the opposite sign."""
 
 
 def compare_groups(
@@ -153,8 +154,8 @@ def compare_groups(
     """Bootstraps seeds and sentences together, and compares every group with the first.
 
     A group holds the statistics [S,K] of each of its systems on the same S sentences. A resample draws S sentences with
-    replacement, the same for all systems, and as many systems of each group as it has; its value is the mean score of
-    the drawn systems.
+    replacement, the same for all systems, and from each group as many systems as it has, also with replacement; its
+    value for a group is the mean score of the drawn systems.
     """
     generator = np.random.default_rng(seed)
     size = len(groups[0][0])

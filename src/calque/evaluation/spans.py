@@ -30,7 +30,7 @@ class SpanScores(NamedTuple):
 
 
 def score_spans(predicted: Sequence[Sequence[str]], *, gold: Sequence[Sequence[str]]) -> SpanScores:
-    """Precision, recall and F1 of the spans of predicted label sequences, one per sentence, against gold ones.
+    """Precision, recall and F1 of the predicted spans, given the predicted and gold labels of each sentence.
 
     The scores equal those of seqeval 1.2.2 in its default mode, and of conlleval.
     """

@@ -43,7 +43,7 @@ class Manifest(NamedTuple):
 
 
 def verify_folder(path: Path, *, kind: str, formats: Collection[int]) -> Manifest:
-    """The manifest of a folder that matches it exactly, or a FolderError that lists every problem."""
+    """The manifest of a folder. Raises a FolderError that lists every problem unless the folder matches it exactly."""
     manifest = survey_folder(path, kind=kind, formats=formats)
     with _reading(path):
         changed = [name for name, entry in manifest.files.items() if sha256_of(path / name) != entry.sha256]
@@ -85,7 +85,7 @@ def scan(folder: Path) -> tuple[dict[str, int], list[str]]:
         status = entry.stat(follow_symlinks=False)
         mode = status.st_mode
         if stat.S_ISLNK(mode):
-            problems.append(f"{name}: a link")
+            problems.append(f"{name}: is a link")
         elif not _is_allowed(name):
             problems.append(f"{name!r}: not an allowed file name")
         elif stat.S_ISREG(mode):
@@ -93,7 +93,7 @@ def scan(folder: Path) -> tuple[dict[str, int], list[str]]:
         elif not stat.S_ISDIR(mode) or "/" in name:
             problems.append(f"{name}: neither a regular file nor a top-level sub-folder")
         elif not any(Path(entry).iterdir()):
-            problems.append(f"{name}: an empty sub-folder")
+            problems.append(f"{name}: is an empty sub-folder")
     return sizes, problems
 
 
@@ -170,8 +170,8 @@ def _parse(values: dict[str, Any], *, path: Path, kind: str, formats: Collection
         raise FolderError(f"{path} is a folder of kind {actual_kind!r}; expected {kind!r}")
     if type(format) is not int or format not in formats:
         newer = type(format) is int and format > max(formats)
-        reason = "written by a newer Calque; update Calque to read it" if newer else "which this Calque cannot read"
-        raise FolderError(f"{path} has format {format!r}, {reason} (this Calque reads {', '.join(map(str, formats))})")
+        reason = "which is newer than this version of Calque; update Calque" if newer else "which Calque cannot read"
+        raise FolderError(f"{path} has format {format!r}, {reason} (this version reads {', '.join(map(str, formats))})")
     if not isinstance(files, dict) or not isinstance(details, dict):
         raise FolderError(f"{path} is damaged:\n  {MANIFEST}: `files` and `details` must be objects")
     _refuse(path, [f"{name!r}: {problem}" for name, entry in files.items() for problem in _entry_problems(name, entry)])

@@ -1,4 +1,4 @@
-"""Removal of unfinished folders that killed processes left; a process locks the folder that it is writing."""
+"""Removal of unfinished folders that killed processes left. A process locks the folder that it is writing."""
 
 import os
 import re
@@ -15,7 +15,7 @@ _UNFINISHED = re.compile(r"(?P<name>.+)\.(?P<stage>tmp|old)-(?P<pid>[0-9]{1,10})
 
 
 def remove_stale(parent: Path, *, names: re.Pattern[str]) -> None:
-    """Removes unfinished copies of folders, whose names match `names`, that killed processes left in `parent`.
+    """Removes the unfinished copies that killed processes left in `parent`, of folders whose names match `names`.
 
     Folders that were moved aside to be replaced are restored.
     """
@@ -37,9 +37,9 @@ def temporary_path(path: Path, *, stage: str) -> Path:
 
 @contextmanager
 def held_lock(folder: Path) -> Iterator[bool | None]:
-    """Holds a folder's lock within the context.
+    """Holds the lock of a folder within the context, if no other process holds it.
 
-    Yields True if acquired, False if another process holds the lock, None if folders cannot be locked.
+    Yields True if the lock is held here, False if another process holds it, None if folders cannot be locked.
     """
     if sys.platform == "win32":
         yield None

@@ -41,23 +41,23 @@ EARLIER_METRIC = "bleu"
 
 
 def upgrade_fingerprint(fingerprint: dict[str, str]) -> dict[str, str]:
-    """A store's fingerprint in the current format; formats 2 and 3 list the same settings."""
+    """A store's fingerprint in the current format. Formats 2 and 3 list the same settings."""
     return {**fingerprint, "format": "3"} if fingerprint.get("format") == "2" else fingerprint
 
 
 def upgrade_training(values: Values) -> Values:
-    """The config of a run that has been started; one without training.arithmetic was started with version 1."""
+    """The config of a run that has begun. If it lacks training.arithmetic, the run began with version 1."""
     training = values.get("training", {})
     return {**values, "training": {"arithmetic": 1, **training}} if isinstance(training, dict) else values
 
 
 def upgrade_model(values: Values, *, format: int, origin: str) -> Values:
-    """The config of a model folder in the current format; language models of format 1 are rejected."""
+    """The config of a model folder in the current format. Raises a FolderError for language models of format 1."""
     if format > 1:
         return values
     if values.get("model", {}).get("encoder", {}).get("kind") == "none":
         raise FolderError(
-            f"{origin}: a language model of an earlier version, which attends to an empty source; "
+            f"{origin}: a language model of an earlier version of Calque, which this version cannot read; "
             "train it again: calque train --text FILE"
         )
     sizes = {"source": values.get("source_pieces"), "target": values.get("target_pieces")}
@@ -66,5 +66,5 @@ def upgrade_model(values: Values, *, format: int, origin: str) -> Values:
 
 
 def upgrade_length_profile(values: Values, *, format: int) -> Values:
-    """A model's length profile in the current format; earlier formats have no limits of target lengths."""
+    """A model's length profile in the current format. Earlier formats have no limits on target lengths."""
     return values if format > 2 else {"targets": [], **values}

@@ -1,4 +1,4 @@
-"""Reading weights from files and loading them into models; a shared parameter is listed once, by its first name."""
+"""Reading weights from files and loading them into models. A shared parameter is listed once, by its first name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +12,14 @@ from calque.errors import FolderError, first_few
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters by name, on the CPU; a shared parameter is listed once, by its first name."""
+    """The parameters by name, on the CPU. A shared parameter is listed once, by its first name."""
     return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors in a safetensors file; raises an OSError or a SafetensorError if they cannot be read.
+    """The tensors in a safetensors file. Raises an OSError or a SafetensorError if they cannot be read.
 
-    The library opens only paths that are UTF-8; a file with any other path is read here and passed to it as bytes.
+    The library opens only paths that are UTF-8. A file with any other path is read here and passed to it as bytes.
     """
     try:
         str(path).encode()
@@ -29,7 +29,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The weights in a file; a FolderError names tensors with values that are not finite."""
+    """The weights in a file. Raises a FolderError that names the tensors with values that are not finite."""
     try:
         weights = read_tensors(path)
     except SafetensorError as error:
@@ -37,12 +37,12 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     broken = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
     if broken:
         listed = "\n  ".join(first_few(sorted(broken)))
-        raise FolderError(f"{path}: training diverged: not all values are finite in\n  {listed}")
+        raise FolderError(f"{path}: training diverged: these tensors contain values that are not finite:\n  {listed}")
     return weights
 
 
 def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
-    """Copies weights into a model that has exactly these parameters; a FolderError lists any differences."""
+    """Copies weights into a model. Raises a FolderError that lists the differences unless they fit exactly."""
     _take_sizes(model, weights)
     refuse_unfit(model, weights, origin=origin)
     with torch.no_grad():
@@ -52,7 +52,7 @@ def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], *, origin
 
 
 def give_weights_to(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
-    """`load_weights_into` for a model built without storage (see `weightless`): the weights become its parameters."""
+    """`load_weights_into` for a model built without storage (see `weightless`). The weights become its parameters."""
     _take_sizes(model, weights)
     refuse_unfit(model, weights, origin=origin)
     parameters = {
@@ -65,7 +65,7 @@ def give_weights_to(model: nn.Module, weights: Mapping[str, Tensor], *, origin: 
 
 
 def _take_sizes(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Calls `take_sizes` of modules whose parameters are as large as the corpus that they were estimated from."""
+    """Calls `take_sizes` of modules whose parameter sizes depend on the corpus that they were estimated from."""
     for name, module in model.named_modules():
         if hasattr(module, "take_sizes"):
             prefix = f"{name}." if name else ""

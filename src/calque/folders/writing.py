@@ -32,11 +32,10 @@ def write_folder(
     details: Mapping[str, Any] | None = None,
     replace: bool = False,
 ) -> Manifest:
-    """Writes a folder whose files `fill(folder)` creates and returns its manifest; on any failure nothing changes.
+    """Writes a folder, whose files `fill(folder)` creates. Returns its manifest. If anything fails, nothing changes.
 
-    The manifest contains `details` and the further details that `fill` returns.
-
-    With `replace`, an existing folder of the same kind is exchanged for the new one atomically.
+    The manifest contains `details` and any details that `fill` returns. With `replace`, an existing folder of the same
+    kind is exchanged for the new one atomically.
     """
     unfinished = temporary_path(path, stage="tmp")
     try:
@@ -65,7 +64,7 @@ def write_folder(
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder; a half-removed folder is never visible under its name."""
+    """Removes a folder. A half-removed folder is never visible under its name."""
     doomed = temporary_path(path, stage="tmp")
     try:
         shutil.rmtree(doomed, ignore_errors=True)
@@ -82,7 +81,7 @@ def remove_folder(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Writes a file or folder through to the disk and returns when it is safe from a crash."""
+    """Flushes a file or folder to the disk, so that it survives a crash."""
     if sys.platform == "win32" and path.is_dir():
         return
     handle = os.open(path, os.O_RDONLY)
@@ -93,7 +92,7 @@ def sync(path: Path) -> None:
 
 
 def failure(number: int | None) -> str:
-    """A description of the error number of a failed write; a full disk is named as such."""
+    """A description of the error number of a failed write, with advice if the disk is full."""
     meaning = os.strerror(number or errno.EIO)
     return f"the disk is full ({meaning}); free some space and start again" if number in _FULL else meaning
 
@@ -116,7 +115,7 @@ def _seal(folder: Path, *, kind: str, format: int, details: dict[str, Any]) -> M
 
 
 def _share_modes(folder: Path, *, names: Iterable[str]) -> None:
-    """Gives all files the permissions of a new file under the umask; some libraries let only the owner read theirs.
+    """Gives all files the permissions of a new file under the umask, as some libraries let only the owner read theirs.
 
     The mode is derived from the folder's own, as the umask cannot be read without changing it for other threads.
     """
@@ -201,7 +200,7 @@ def _make_folders(folder: Path) -> None:
 
 
 def _error_number(error: Exception) -> int | None:
-    """The errno of an error, also of errors that Rust code (safetensors) reports as text."""
+    """The errno of an error, including errors that Rust code (safetensors) reports as text; None if it has none."""
     if isinstance(error, OSError):
         return error.errno
     match = re.search(r"\(os error (\d+)\)", str(error))

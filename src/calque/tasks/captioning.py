@@ -1,4 +1,4 @@
-"""Captioning: a text that describes an image."""
+"""Captioning: generating a text that describes an image."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -22,14 +22,14 @@ class CaptioningConfig(Config):
 
     kind: Literal["captioning"] = "captioning"
     size: int = Field(default=64, ge=8, le=512)
-    """Height and width of the images that the model reads, in pixels: larger and smaller ones are scaled to fit, and
-    padded to a square with black."""
+    """The height and width, in pixels, of the images that the model reads. Images of other sizes are scaled to fit,
+    and padded to a square with black."""
 
 
 class Captioning:
-    """The task of a captioner: minimises the cross-entropy of captions, per token, and the terms of attention.
+    """The task of a captioner: minimises the cross-entropy of captions per token, plus the model's attention terms.
 
-    An image with several captions is read with one of them in each epoch, in turn.
+    If an image has several captions, each epoch reads one of them, in turn.
     """
 
     parts = ("loss",)

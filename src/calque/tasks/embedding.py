@@ -1,4 +1,4 @@
-"""Sentence vectors: an encoder learns from pairs, by finding the partner of each sentence in the batch.
+"""Sentence embedding: an encoder learns from pairs by finding the partner of each sentence in the batch.
 
 Letters: B rows of a rank, R ranks, N = B·R, W width of the vectors.
 """
@@ -30,17 +30,17 @@ class EmbeddingConfig(Config):
 
     kind: Literal["embedding"] = "embedding"
     temperature: Annotated[float, Field(gt=0, le=100)] = 0.05
-    """Similarities are divided by it before the softmax over the batch; a lower one stresses the hardest negatives."""
+    """Similarities are divided by this before the softmax over the batch; lower values stress the hardest negatives."""
     margin: Annotated[float, Field(ge=0, le=2)] = 0.0
-    """Subtracted from the similarity of the two sentences of a pair, so that they have to be closer by it."""
+    """Subtracted from the similarity of the two sentences of a pair, so that they must be closer by this margin."""
 
 
 class Embedding:
     """The task of a sentence encoder: minimises the contrastive loss of the pairs of a batch, per pair.
 
     The negatives of a sentence are the sentences of all other pairs of the batch, those of other ranks included, except
-    sentences equal to its partner and partners of sentences equal to it. The loss is therefore no sum over rows. If
-    memory runs out, the batch stays whole, and its rows are encoded in parts, whose activations are computed again in
+    sentences equal to its partner and partners of sentences equal to it. The loss is therefore not a sum over rows. If
+    memory runs out, the batch stays whole, but its rows are encoded in parts, whose activations are computed again in
     the backward pass.
     """
 
@@ -59,10 +59,10 @@ class Embedding:
         return collate_sentence_pairs(store, planned=planned, shard=shard)
 
     def loss(self, model: nn.Module, batch: SentencePairBatch, *, step: int, carry: Carry | None = None) -> Loss:
-        """The loss of this rank's pairs; its gradient is that of the pairs of all ranks by this rank's vectors.
+        """The loss of this rank's pairs. Its gradient is that of all ranks' pairs with respect to this rank's vectors.
 
-        The sum of such gradients over the ranks is the gradient of the whole batch, and nothing is communicated in the
-        backward pass, in which a rank may run out of memory.
+        The sum of these gradients over the ranks is the gradient of the whole batch. Nothing is communicated in the
+        backward pass, where a rank may run out of memory.
         """
         assert isinstance(model, SentenceEncoderModel)
         vectors = _on_all_ranks(model, batch)
@@ -89,9 +89,9 @@ def encode_pairs(model: SentenceEncoderModel, batch: SentencePairBatch) -> Tenso
 
 
 def gather_rows(vectors: Tensor, *, shard: Shard) -> Tensor:
-    """The rows [N,…] of all ranks in the order of the batch, given this rank's rows [B,…], which alone have gradients.
+    """The rows [N,…] of all ranks in the order of the batch, given this rank's rows [B,…].
 
-    Rank r has the rows r, r + R, r + 2R, … of the batch (`Planned.shard`).
+    Only this rank's rows have gradients. Rank r has the rows r, r + R, r + 2R, … of the batch (`Planned.shard`).
     """
     if shard.ranks == 1:
         return vectors
@@ -105,7 +105,7 @@ def gather_rows(vectors: Tensor, *, shard: Shard) -> Tensor:
 
 
 def _on_all_ranks(model: SentenceEncoderModel, batch: SentencePairBatch) -> Tensor:
-    """`encode_pairs` on every rank; if memory runs out on one of them, all raise, so that no rank waits."""
+    """`encode_pairs` on every rank. If one rank runs out of memory, all ranks raise an error, so that none waits."""
     vectors, problem = None, None
     try:
         vectors = encode_pairs(model, batch)

@@ -30,11 +30,11 @@ class Loss(NamedTuple):
 class Task(Protocol):
     """What a model is trained to do: which columns it reads, how batches are formed, and the loss.
 
-    A task may also have `order_settings`, a mapping of those of its settings that affect the order of batches. A run
-    that is resumed with different values starts a new epoch. If it has `capturable(model)` and that is true, its loss
-    may be captured as a CUDA graph and replayed for other batches of the same shape: it must read nothing but the
-    tensors of the batch on the device, the model and torch's generator of the device. If its loss is no sum over rows
-    but `recomputes` is true, the `split` of its batches returns the whole batch, marked to be computed with less
+    A task may also have `order_settings`, a mapping of its settings that affect the order of batches. A run that is
+    resumed with different values starts a new epoch. If a task has a method `capturable(model)` that returns True, its
+    loss may be captured as a CUDA graph and replayed for other batches of the same shape. It must then read nothing but
+    the tensors of the batch on the device, the model and torch's generator of the device. If the loss is not a sum over
+    rows but `recomputes` is true, the `split` of a batch returns the whole batch, marked to be computed with less
     memory.
     """
 
@@ -54,15 +54,15 @@ class Task(Protocol):
         ...
 
     def order(self, store: Store, *, config: BatchConfig, seed: int) -> Order:
-        """The order of rows in training: plans the batches of every epoch."""
+        """The order of rows in training, which plans the batches of every epoch."""
         ...
 
     def collate(self, store: Store, planned: Planned, *, epoch: int, shard: Shard) -> Batch:
-        """The padded batch of a plan, or one rank's rows of it; without side effects and thread-safe."""
+        """The padded batch of a plan, or one rank's rows of it. Must be thread-safe and have no side effects."""
         ...
 
     def loss(self, model: nn.Module, batch: Any, *, step: int, carry: Carry | None = None) -> Loss:
-        """The loss of a batch on the model's device; random numbers come from torch's generator only."""
+        """The loss of a batch on the model's device. Random numbers may come only from torch's generator."""
         ...
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
@@ -87,7 +87,7 @@ class Judgement(NamedTuple):
 
 
 class StoppedError(Exception):
-    """A validation was ended early because a stop was requested."""
+    """Raised by a validation that ends early because a stop was requested."""
 
 
 class Judge(Protocol):
@@ -95,7 +95,7 @@ class Judge(Protocol):
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The names of all values that a validation measures, in the order of reports."""
+        """The names of all values that a validation measures, in the order in which they are reported."""
         ...
 
     @property

@@ -24,20 +24,23 @@ class LanguageModellingConfig(Config):
 
     kind: Literal["language-modelling"] = "language-modelling"
     reading: Literal["lines", "running"] = "lines"
-    """lines: each line is modelled by itself. running: lines form one text, and a recurrent model's state is carried
-    from batch to batch (truncated back-propagation through time)."""
+    """lines: each line is modelled by itself. running: all lines form one text, and the state of a recurrent model is
+    carried from batch to batch (truncated back-propagation through time)."""
     bptt: int = Field(default=35, ge=2, le=1 << 16)
-    """running: tokens per row of a batch, through which gradients are back-propagated."""
+    """For running text: the number of tokens per row of a batch, through which gradients are back-propagated."""
     jitter: bool = False
-    """running: the number of tokens per row varies from batch to batch around `bptt` (Merity et al. 2018, §4.1)."""
+    """For running text: vary the number of tokens per row around `bptt` from batch to batch (Merity et al. 2018,
+    §4.1)."""
     context: int = Field(default=256, ge=1, le=1 << 16)
-    """running: the number of tokens that a Transformer sees in evaluation; a recurrent model sees all tokens so far."""
+    """For running text: the number of tokens that a Transformer sees in evaluation; a recurrent model sees all tokens
+    so far."""
     stride: int = Field(default=128, ge=1, le=1 << 16)
-    """running: the number of tokens predicted per window in evaluation; the others are context."""
+    """For running text: the number of tokens predicted per window in evaluation; the window's other tokens are
+    context."""
 
 
 class LanguageModelling:
-    """The task of a language model: cross-entropy per token, plus activation regularisation if it is recurrent."""
+    """The task of a language model: minimises the cross-entropy per token, plus a recurrent model's penalties."""
 
     reads: Mapping[str, ColumnKind] = {COLUMN: ColumnKind()}
     parts = ("loss",)

@@ -15,13 +15,13 @@ class Metric(NamedTuple):
     tie_breaker: str = "loss"  # decides between equal values, unless the config names another metric
 
     def worth(self, value: float) -> float:
-        """The value such that higher is better: negated if lower is better; values below chance level count as 0."""
+        """The value on a scale where higher is better. Values below the chance level count as 0."""
         if self.better == "lower":
             return -value
         return value if value >= self.chance else min(value, 0.0)
 
     def value(self, worth: float) -> float:
-        """The metric's value with this worth: the inverse of `worth` above chance level."""
+        """The metric's value that has this worth: the inverse of `worth` for values above the chance level."""
         return -worth if self.better == "lower" else worth
 
     def is_chance(self, value: float) -> bool:
@@ -41,7 +41,7 @@ class Selection(NamedTuple):
         return self.metrics.get(self.metric, Metric("higher"))
 
     def worth(self, values: Mapping[str, Any]) -> float:
-        """How good the values of a validation are by the metric, higher being better; NaN if it was not measured."""
+        """How good a validation is by the metric, higher being better; NaN if the metric was not measured."""
         return self.kind.worth(float(values.get(self.metric, math.nan)))
 
     def is_chance(self, values: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Speech recognition: the text of a recording."""
+"""Speech recognition: transcribing recordings."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -18,22 +18,23 @@ from calque.tasks.interfaces import Carry, Loss
 
 
 class RecognitionConfig(Config):
-    """Speech recognition: a model reads a recording and writes its text."""
+    """Speech recognition: a model reads a recording and generates its transcript."""
 
     kind: Literal["recognition"] = "recognition"
     rate: int = Field(default=16_000, ge=2_000, le=192_000)
-    """Samples per second that the model reads; recordings of other rates are resampled."""
+    """The sampling rate of the audio that the model reads, in samples per second."""
     resample: bool = True
-    """Resample recordings of other rates; false: reject them."""
+    """Resample recordings with other sampling rates; if false, they are rejected."""
     longest: float = Field(default=30.0, gt=0, le=3600)
-    """Seconds: longer training recordings are left out and counted; longer files are transcribed in parts."""
+    """The length of the longest recording, in seconds. Longer training recordings are left out and counted; longer
+    files are transcribed in parts."""
     speeds: tuple[int, ...] = (100,)
     """Speeds in percent, one of which is drawn per recording and epoch, such as [90, 100, 110] (Ko et al. 2015)."""
 
     @field_validator("speeds", mode="before")
     @classmethod
     def _numbers(cls, value: object) -> object:
-        """A list of numbers; on the command line also `task.speeds=90,100,110` or `task.speeds=90`."""
+        """Accepts a list and, from the command line, also `task.speeds=90,100,110` or `task.speeds=90`."""
         if isinstance(value, int):
             return [value]
         return value.split(",") if isinstance(value, str) else value
@@ -47,7 +48,7 @@ class RecognitionConfig(Config):
 
     @property
     def hop(self) -> int:
-        """Samples per frame."""
+        """The number of samples per frame."""
         return hop_size(self.rate)
 
 
@@ -89,7 +90,7 @@ def loss_parts(head: str) -> tuple[str, ...]:
 
 
 def recognition_loss(model: RecogniserModel, batch: SpeechBatch, *, smoothing: float = 0.0) -> Loss:
-    """The loss of a batch on the model's device, summed over its transcripts; rows that fill a shape count nothing."""
+    """The loss of a batch on the model's device, summed over its transcripts. Rows that only fill a shape count 0."""
     heard = model(batch.audio)
     losses = model.losses(heard, batch.target_input, batch.target_output, batch.token_lengths, smoothing=smoothing)
     is_real = (batch.target_lengths > 0).to(heard.memory.values.device, non_blocking=True)

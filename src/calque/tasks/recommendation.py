@@ -1,4 +1,4 @@
-"""Recommendation: the next item of a user's history."""
+"""Recommendation: predicting the next item of a user's history."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -28,7 +28,7 @@ class RecommendationConfig(Config):
 
 
 class Recommendation:
-    """The task of a recommender: minimises the loss of every item of a history, given the items before it."""
+    """The task of a recommender: minimises the loss of predicting each item of a history from the items before it."""
 
     parts = ("loss",)
     divisible = True

@@ -1,4 +1,4 @@
-"""Tagging: a label for every word of a sentence."""
+"""Tagging: predicting a label for every word of a sentence."""
 
 import re
 from collections.abc import Mapping
@@ -29,13 +29,14 @@ class TaggingConfig(Config):
     inputs: tuple[str, ...] = ()
     """The names of further input columns, such as parts of speech."""
     score: Literal["auto", "accuracy", "spans"] = "auto"
-    """The measure that is reported and selects models. accuracy: the share of words with the correct label. spans: the
-    F1 of spans that labels such as B-NP, I-NP and O describe (BIO, IOBES). auto: spans if all labels have this form."""
+    """The measure that is reported and that selects models. accuracy: the share of words with the correct label. spans:
+    the F1 of the spans that labels such as B-NP, I-NP and O describe (BIO, IOBES). auto: spans if all labels have this
+    form, otherwise accuracy."""
 
     @field_validator("inputs", mode="before")
     @classmethod
     def _names(cls, value: object) -> object:
-        """A list of names; on the command line also `task.inputs=pos` or `task.inputs=pos,lemma`."""
+        """Accepts a list and, from the command line, also `task.inputs=pos` or `task.inputs=pos,lemma`."""
         return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")

@@ -39,7 +39,7 @@ class Translation:
         self._sampler: SubwordSampler | None = None
 
     def order(self, store: Store, *, config: BatchConfig, seed: int) -> Bucketed:
-        """Batches of pairs of similar length; subword sampling makes pairs longer, so batches have fewer of them."""
+        """Plans batches of pairs of similar length, with fewer pairs if subword sampling makes the pairs longer."""
         self._sampler = SubwordSampler.of(self.subwords, store=store, tokenizers=self.tokenizers, seed=seed)
         if self._sampler is not None:
             tokens = max(2, int(config.budget / self._sampler.growth()))
@@ -57,7 +57,7 @@ class Translation:
         return Loss(loss.objective, {"loss": loss.cross_entropy.detach()}, statistics=loss.rewards)
 
     def capturable(self, model: nn.Module) -> bool:
-        """Whether the loss can be captured as a CUDA graph: whether it depends neither on the step nor on the host."""
+        """Whether the loss can be captured as a CUDA graph, because it depends neither on the step nor on the host."""
         assert isinstance(model, Model)
         return self.objective.is_constant and model.baseline is None and type(model.output) is FullOutput
 

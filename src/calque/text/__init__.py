@@ -1,6 +1,6 @@
 """Text to pieces and back: vocabularies, tokenizers, cleaning.
 
-Does not import torch; of Calque, it may use config, errors and parsing only.
+It does not import torch, and of Calque only config, errors and parsing.
 """
 
 from calque.text.bytes import BytesConfig, BytesTokenizer

@@ -1,4 +1,4 @@
-"""Bytes: every text is the sequence of its UTF-8 bytes. Nothing to train and nothing unknown, but long sequences."""
+"""Bytes: a text becomes its UTF-8 bytes. Nothing is trained and nothing is unknown, but sequences are long."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self
@@ -17,7 +17,7 @@ class BytesConfig(Config):
 
 
 class BytesTokenizer(Tokenizer):
-    """Splits text into UTF-8 bytes; its vocabulary, the special pieces and the 256 bytes, serves source and target."""
+    """Splits text into UTF-8 bytes. Source and target share one vocabulary: the special pieces and the 256 bytes."""
 
     kind = "bytes"
     is_closed = True
@@ -44,15 +44,15 @@ class BytesTokenizer(Tokenizer):
     def from_bytes(cls, data: bytes) -> Self:
         tokenizer = cls()
         if Vocabulary.from_bytes(data) != tokenizer.vocabulary:
-            raise TextError("not the vocabulary of the bytes tokenizer")
+            raise TextError("this is not the vocabulary of the bytes tokenizer")
         return tokenizer
 
 
 def pieces_text(pieces: Iterable[str]) -> str:
-    """The text of byte pieces and plain pieces; invalid UTF-8 becomes U+FFFD."""
+    """The text that byte pieces and other pieces spell. Invalid UTF-8 becomes U+FFFD."""
     return b"".join(map(piece_bytes, pieces)).decode(errors="replace")
 
 
 def piece_bytes(piece: str) -> bytes:
-    """The byte of a byte piece; the UTF-8 of any other piece."""
+    """The byte that a byte piece stands for, or the UTF-8 bytes of any other piece."""
     return _BYTES.get(piece) or piece.encode()

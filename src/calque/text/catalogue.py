@@ -32,11 +32,11 @@ class Catalogue(NamedTuple):
     behaviours: Vocabulary | None = None
 
     def item_ids(self, items: Iterable[str]) -> list[int]:
-        """The ids of items; UNK for an item that is not in the catalogue."""
+        """The ids of items, with UNK for items that are not in the catalogue."""
         return self.items.ids(map(escaped, items))
 
     def behaviour_ids(self, behaviours: Iterable[str]) -> list[int]:
-        """The ids of behaviour types; UNK for one that does not occur in training."""
+        """The ids of behaviour types, with UNK for types that do not occur in training."""
         assert self.behaviours is not None
         return self.behaviours.ids(map(escaped, behaviours))
 
@@ -63,7 +63,7 @@ class Catalogue(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path) -> "Catalogue":
-        """The catalogue that `save` wrote; a TextError names a missing or damaged file."""
+        """The catalogue that `save` wrote. Raises a TextError that names a missing or damaged file."""
         items = Vocabulary.load(folder / ITEM_FILE)
         counts = _read_counts(folder / COUNT_FILE, size=len(items))
         path = folder / BEHAVIOUR_FILE
@@ -79,13 +79,13 @@ def learn_catalogue(
 ) -> Catalogue:
     """The catalogue of a corpus, given the items of each user.
 
-    `known` are all items of the corpus: those that occur at least `minimum_count` times are in the catalogue. `trained`
-    are the items that are trained on, without those that are held out; they are counted.
+    `known` are all items of the corpus; the catalogue contains those that occur at least `minimum_count` times.
+    `trained` are the items that are trained on, without held-out items; the catalogue's counts refer to them.
     """
     frequencies = _counted(known)
     items = Vocabulary.from_counts(frequencies, size=len(PIECES) + len(frequencies), minimum_count=minimum_count)
     if len(items) == FIRST_ITEM:
-        raise TextError(f"task.minimum_count = {minimum_count}: no item occurs that often")
+        raise TextError(f"task.minimum_count = {minimum_count}: no item occurs that often; lower it")
     trained_counts = _counted(trained)
     counts = tuple(0 if id < FIRST_ITEM else trained_counts[item] for id, item in enumerate(items.pieces))
     types = None if behaviours is None else _counted(behaviours)

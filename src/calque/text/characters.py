@@ -16,14 +16,14 @@ class CharactersConfig(Config):
     kind: Literal["characters"] = "characters"
 
     vocabulary_size: int = Field(default=8000, gt=len(PIECES))
-    """Maximum number of pieces, including the four special ones: the most frequent characters of the corpus."""
+    """The maximum number of pieces: the four special ones and the most frequent characters of the corpus."""
 
     joint: bool = False
-    """One vocabulary for both sides."""
+    """Use one vocabulary for both sides."""
 
 
 class CharactersTokenizer(Tokenizer):
-    """Splits text into characters: lossless in ids if the vocabulary contains all of them, and always in pieces."""
+    """Splits text into characters. Pieces are always lossless; ids are lossless without unknown characters."""
 
     kind = "characters"
 

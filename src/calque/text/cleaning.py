@@ -19,7 +19,7 @@ ESCAPE = "␛"
 
 
 class Escape:
-    """Escapes reserved characters as ␛ and a digit.   Law: undo(apply(s)) == s; apply(s) contains none of them.
+    """Escapes reserved characters as ␛ and a digit.   Law: undo(apply(s)) == s; apply(s) has no reserved characters.
 
     >>> Escape("▁").apply("a▁b ␛")
     'a␛1b ␛0'

@@ -61,7 +61,10 @@ class _EarlierDescription(Config):
 
 
 def save_columns(tokenizers: Mapping[str, Tokenizer], folder: Path) -> None:
-    """Writes the tokenizer of each column into the folder, creating it if necessary; a shared one is written once."""
+    """Writes the tokenizer of each column into the folder, which is created if necessary.
+
+    A tokenizer that several columns share is written once.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     names: dict[int, str] = {}
     columns, files = {}, {}
@@ -78,7 +81,7 @@ def save_columns(tokenizers: Mapping[str, Tokenizer], folder: Path) -> None:
 
 
 def load_columns(folder: Path) -> dict[str, Tokenizer]:
-    """The tokenizer of each column; a TextError names a file that is missing, damaged or in an unsupported format."""
+    """The tokenizer of each column. Raises a TextError that names a missing, damaged or unsupported file."""
     description = _describe(folder / DESCRIPTION)
     named = {column.file for column in description.columns.values()}
     if named != set(description.files) or any(Path(name).name != name for name in named):
@@ -100,17 +103,17 @@ def load_tokenizers(folder: Path) -> Tokenizers:
     """The tokenizers of source and target."""
     columns = load_columns(folder)
     if set(columns) != {"source", "target"}:
-        raise TextError(f"{folder}: has tokenizers for {' and '.join(sorted(columns))}; expected source and target")
+        raise TextError(f"{folder}: found tokenizers for {' and '.join(sorted(columns))}; expected source and target")
     return Tokenizers(**columns)
 
 
 def load_tokenizer(folder: Path, *, column: str) -> Tokenizer:
-    """The tokenizer of one column; if there is none for the column `text`, that of the target."""
+    """The tokenizer of one column. If there is none for the column `text`, the target's tokenizer is returned."""
     columns = load_columns(folder)
     for name in (column, "target") if column == "text" else (column,):
         if name in columns:
             return columns[name]
-    raise TextError(f"{folder}: has tokenizers for {' and '.join(sorted(columns))}, not for {column}")
+    raise TextError(f"{folder}: found tokenizers for {' and '.join(sorted(columns))}, but none for {column}")
 
 
 def _describe(path: Path) -> _Description:

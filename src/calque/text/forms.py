@@ -34,7 +34,7 @@ class FormsConfig(Config):
     lowercase: bool = False
     """Ignore case when a word's vector is looked up; characters keep their case."""
     digits: bool = False
-    """Replace all digits by 0 when a word's vector is looked up; characters keep their digits."""
+    """Replace all digits with 0 when a word's vector is looked up; characters keep their digits."""
     minimum_count: int = Field(default=1, ge=1)
     """Words that occur less often than this share the vector of the unknown word."""
     vocabulary_size: int | None = Field(default=None, gt=len(PIECES))
@@ -43,14 +43,15 @@ class FormsConfig(Config):
     """How the model labels spans. corpus: as in the files. iobes: BIO labels are converted to IOBES for
     the model, which marks the last word of a span, and predictions are converted back to BIO."""
     maximum_characters: int = Field(default=40, ge=2, le=1 << 12)
-    """Of a longer word, only this many characters are read: half from its beginning, half from its end."""
+    """The maximum number of characters read per word; of a longer word, half are from its beginning, half from its
+    end."""
 
     @property
     def joint(self) -> bool:
         return False
 
     def word(self, form: str) -> str:
-        """The form of a word to look up in the vocabulary: lowercased, and with 0 for digits, if configured so."""
+        """The form of a word to look up in the vocabulary: lowercased, and with digits replaced, if configured so."""
         form = normalise(form)
         if self.lowercase:
             form = form.lower()
@@ -80,10 +81,10 @@ class TaggerVocabularies(NamedTuple):
     characters: Vocabulary | None
     columns: dict[str, Vocabulary]
     labels: tuple[str, ...]
-    """The labels in the model's scheme; `predicted_labels` has them in the scheme of the corpus."""
+    """The labels in the model's scheme; `predicted_labels` are those in the scheme of the corpus."""
 
     def encode(self, forms: Sequence[str], columns: Mapping[str, Sequence[str]]) -> EncodedWords:
-        """The ids of a sentence's words; `columns` has one value per word for each further column."""
+        """The ids of a sentence's words; `columns` contains one value per word for each further input column."""
         characters: list[list[int]] = [[] for _ in forms]
         if self.characters is not None:
             characters = [self.characters.ids(self.config.spelling(form)) for form in forms]
@@ -101,7 +102,7 @@ class TaggerVocabularies(NamedTuple):
         return tuple(dict.fromkeys(map(bio_name, self.labels)))
 
     def label_ids(self, labels: Sequence[str]) -> list[int]:
-        """The ids of a sentence's labels; a label that does not occur in training gets the id after the last one."""
+        """The ids of a sentence's labels. Labels that do not occur in training share the id after the last one."""
         ids = {label: id for id, label in enumerate(self.labels)}
         return [ids.get(label, len(ids)) for label in _in_scheme(labels, config=self.config)]
 
@@ -139,10 +140,10 @@ class TaggerVocabularies(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path, *, config: FormsConfig) -> "TaggerVocabularies":
-        """The vocabularies that `save` wrote; a TextError names a missing or damaged file."""
+        """The vocabularies that `save` wrote. Raises a TextError that names a missing or damaged file."""
         loaded = {name: tokenizer.vocabulary for name, tokenizer in load_columns(folder).items()}
         if WORDS not in loaded:
-            raise TextError(f"{folder}: its vocabularies are for {' and '.join(sorted(loaded))}, not for words")
+            raise TextError(f"{folder}: found vocabularies for {' and '.join(sorted(loaded))}, but none for words")
         columns = {name: vocabulary for name, vocabulary in loaded.items() if name not in RESERVED}
         labels = _read_labels(folder / LABEL_SET)
         return cls(config, loaded[WORDS], loaded.get(CHARACTERS), columns, labels)
@@ -178,14 +179,17 @@ def escaped(value: str) -> str:
 
 
 def _learn_labels(config: FormsConfig, labels: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The label set, most frequent first; a TextError if labels cannot be converted to the scheme."""
+    """The label set, most frequent first. Raises a TextError if labels cannot be converted to the scheme."""
     counts, raw = Counter[str](), Counter[str]()
     for sentence in labels:
         raw.update(sentence)
         counts.update(_in_scheme(sentence, config=config))
     if config.scheme == "iobes" and (not has_spans(raw) or any(label[0] in "ES" for label in raw)):
         listed = ", ".join(_by_frequency(raw)[:8])
-        raise TextError(f'text.scheme = "iobes" is for BIO labels such as B-NP, I-NP and O; this corpus has {listed}')
+        raise TextError(
+            f'text.scheme = "iobes" is for BIO labels such as B-NP, I-NP and O, but this corpus has {listed}; '
+            'set text.scheme = "corpus"'
+        )
     return _by_frequency(counts)
 
 

@@ -1,4 +1,4 @@
-"""The lengths of a model's training lines: they guide how long texts are split, and how long a translation may get."""
+"""The lengths of a model's training lines, by which long texts are split and the lengths of translations limited."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class TargetLimit(NamedTuple):
 
 
 class LengthProfile(NamedTuple):
-    """The lengths of training lines: 99th percentiles of source lines, and target limits by source length."""
+    """The lengths of training lines: 99th percentiles of pieces and sentences per source line, and target limits."""
 
     pieces: int
     sentences: int
@@ -33,13 +33,13 @@ class LengthProfile(NamedTuple):
     def of(
         cls, *, pieces: Sequence[int], sentences: Sequence[int], targets: tuple[TargetLimit, ...] = ()
     ) -> "LengthProfile":
-        """The profile of source lines with these numbers of pieces and of sentences."""
+        """The profile of training data, given the number of pieces and of sentences in each source line."""
         return cls(_percentile_99(pieces), _percentile_99(sentences), targets)
 
     def longest_target(self, pieces: int) -> int | None:
         """The maximum number of pieces in the translation of a source of `pieces` pieces; None if unknown.
 
-        Beyond the longest training source it grows in proportion.
+        For sources longer than those in training, it grows in proportion to the source.
         """
         if not self.targets:
             return None
@@ -53,9 +53,9 @@ class LengthProfile(NamedTuple):
 def target_limits(source: NDArray[np.integer], target: NDArray[np.integer]) -> tuple[TargetLimit, ...]:
     """The target limits of training pairs with these lengths in pieces.
 
-    Sources are binned by length. The limit of a bin is derived from the 99.9 % quantile of its target lengths, or of a
-    bin of shorter sources if that is larger: 1.25 × quantile + 5. At least one target in a bin lies at or above the
-    quantile, so a bin with few pairs has the limit of its longest target.
+    Sources are binned by length. The limit of a bin is 1.25 q + 5, where q is the 99.9 % quantile of its target
+    lengths, or of a bin of shorter sources if that is larger. In a bin with few pairs, q is the length of the longest
+    target.
     """
     bounds = _bounds(int(source.max(initial=1)))
     counts = np.zeros((len(bounds), _LONGEST + 1), dtype=np.int64)
@@ -79,5 +79,5 @@ def _bounds(longest: int) -> NDArray[np.int64]:
 
 
 def _percentile_99(counts: Sequence[int]) -> int:
-    """The smallest number that at least 99 % of the counts do not exceed, and at least 1."""
+    """The smallest number that at least 99 % of the counts do not exceed, but at least 1."""
     return max(1, sorted(counts)[-(-99 * len(counts) // 100) - 1]) if counts else 1

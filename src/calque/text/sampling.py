@@ -1,6 +1,6 @@
 """Subword regularisation: segmentations of a word into pieces, sampled at random.
 
-The sentencepiece library also samples, but differently in every process, whatever the seed.
+The sentencepiece library can sample too, but its samples differ between processes even with the same seed.
 """
 
 import math
@@ -15,7 +15,7 @@ _CACHED_WORDS = 1 << 16
 
 
 class Segmenter(Protocol):
-    """Splits a word into pieces; characters that no piece covers stand alone."""
+    """Splits a word into pieces. Characters that no piece covers stand alone."""
 
     def __call__(self, word: str, *, random: Random) -> list[str]: ...
 

@@ -37,11 +37,11 @@ class SentencePieceConfig(Config):
     """Byte-pair encoding (Sennrich et al. 2016) or a unigram language model (Kudo 2018)."""
 
     vocabulary_size: int = Field(default=8000, gt=len(_BASE))
-    """Maximum number of pieces. A small corpus gets fewer: 260 special pieces and bytes, its characters, and one
+    """The maximum number of pieces. A small corpus gets fewer: 260 special pieces and bytes, its characters, and one
     further piece per 200 characters of text."""
 
     joint: bool = True
-    """One vocabulary for both sides."""
+    """Use one vocabulary for both sides."""
 
     character_coverage: float = Field(default=0.9999, gt=0, le=1)
     """The share of the text whose characters become pieces; the rarest characters are spelled in bytes."""
@@ -69,7 +69,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, config: SentencePieceConfig, *, lines: Iterable[str], share: float = 1.0) -> Self:
-        """The tokenizer trained on lines, a fraction `share` of a corpus; equal lines give equal model files."""
+        """A tokenizer trained on lines that are a fraction `share` of a corpus. Equal lines give equal model files."""
         model = io.BytesIO()
         prepared = _prepared(lines)
         size = min(config.vocabulary_size, supported_size(prepared, share=share))
@@ -114,10 +114,10 @@ class SentencePieceTokenizer(Tokenizer):
         return ids
 
     def encode_flat(self, texts: Sequence[str]) -> FlatIds:
-        """`encode` of each text; with byte-pair encoding, word by word (calque/text/word_table.py).
+        """The ids of all texts. With byte-pair encoding, texts are encoded word by word (calque/text/word_table.py).
 
-        The reference implementation is `encode_many`. A unigram model sums the scores of a whole text, in which
-        rounding may decide between segmentations of the same probability.
+        The reference implementation is `encode_many`. It is also used for unigram models, which sum the scores of a
+        whole text: rounding may decide between segmentations of the same probability.
         """
         if self.algorithm == "unigram" or self._crosses_spaces:
             return flat_ids(self.encode_many(texts))
@@ -125,7 +125,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @cached_property
     def _crosses_spaces(self) -> bool:
-        """Whether a learnt piece has a space after its first character, so that words are not independent."""
+        """Whether a learnt piece has a space after its first character, so that words depend on each other."""
         return any(SPACE in piece[1:] for piece in self.vocabulary.pieces[len(_BASE) :])
 
     @cached_property
@@ -133,7 +133,7 @@ class SentencePieceTokenizer(Tokenizer):
         return WordTable(self._encode_words)
 
     def _encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word and the space before it; an empty word is a space alone."""
+        """The ids of each word with the space before it; an empty word stands for a space alone."""
         threads = -1 if len(words) >= _MULTITHREADED else 1
         ids: list[list[int]] = self._processor.encode(words, num_threads=threads)
         if "" in words:
@@ -170,7 +170,7 @@ class SentencePieceTokenizer(Tokenizer):
         return [id for word in words for piece in segment(word) for id in self._ids(piece)]
 
     def _ids(self, piece: str) -> list[int]:
-        """The id of a learnt piece; a character that is not a piece is spelled in bytes."""
+        """The id of a learnt piece, or the ids of the bytes of any other character."""
         id = self.vocabulary.id(piece)
         return [id] if id >= len(_BASE) else [len(PIECES) + byte for byte in piece.encode()]
 
@@ -231,7 +231,7 @@ def _escaped(text: str) -> str:
 
 
 def _escaped_all(texts: Sequence[str]) -> list[str]:
-    """`_escaped` of each text; one check of all of them suffices if nothing changes. Sentencepiece needs a list."""
+    """The escaped texts, as a list, which sentencepiece needs. One check of all texts suffices if nothing changes."""
     joined = "\n".join(texts)  # no character of one text combines with one of the next across a line break
     return list(texts if is_normalised(joined) and not _ESCAPE.is_needed(joined) else map(_escaped, texts))
 

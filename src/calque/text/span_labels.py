@@ -25,14 +25,14 @@ class Span(NamedTuple):
 
 
 def has_spans(labels: Iterable[str]) -> bool:
-    """Whether label names are of a span scheme: O, and B, I, E or S, all with a type or all without one."""
+    """Whether labels belong to a span scheme: O, and B, I, E or S, either all with a type (B-NP) or all without."""
     names = set(labels) - {"O"}
     is_typed = all(name[:1] in _PREFIXES and name[1:2] == "-" for name in names)
     return bool(names) and (is_typed or names <= _PREFIXES)
 
 
 def spans(labels: Sequence[str]) -> list[Span]:
-    """The spans that a sentence's labels describe, from left to right; labels without a prefix such as B- are outside.
+    """The spans that a sentence's labels describe, from left to right. Labels without a prefix such as B- count as O.
 
     A span ends after E and S, before B, S and O, and where the type changes. A span begins at B and S, at an I or E
     that does not continue a span, and where the type changes.

@@ -8,15 +8,15 @@ _SPACES = re.compile(r"\s+")
 
 
 def sentences_in(text: str) -> int:
-    """The number of sentences, judged by end punctuation."""
+    """The number of sentences in a text, judging by the punctuation at their ends."""
     return sum(1 for _ in _split_after(text, _ENDS))
 
 
 def split_long(text: str, *, fits: Callable[[str], bool], joins: Callable[[str], bool] | None = None) -> list[str]:
-    """The text in parts that fit, filled greedily from left to right; one part if the whole text fits.
+    """Splits a text into parts that fit, filled greedily from left to right. A text that fits as a whole is one part.
 
     A sentence that does not fit is split between words, and a word that does not fit between characters. `joins` is a
-    stricter condition for joining several sentences in one part; a single sentence that fits is never split.
+    stricter condition for parts of several sentences; a single sentence that fits is never split.
     """
     joins = joins or fits
     if joins(text):
@@ -41,7 +41,7 @@ def _units(text: str, *, fits: Callable[[str], bool]) -> Iterator[str]:
 
 
 def _split_after(text: str, ends: re.Pattern[str]) -> Iterator[str]:
-    """The text split after every match of `ends`."""
+    """Yields the parts of the text, which is split after every match of `ends`."""
     start = 0
     for match in ends.finditer(text):
         if match.end() > start:

@@ -16,7 +16,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def normalise(text: str) -> str:
-    """The text in Unicode's NFC; a lone surrogate raises a TextError."""
+    """The text in Unicode's normalisation form C (NFC). Raises a TextError if it contains a lone surrogate."""
     return text if text.isascii() else normalize("NFC", refuse_surrogates(text))
 
 
@@ -56,7 +56,7 @@ class Tokenizer(ABC):
     vocabulary: Vocabulary
 
     def normalised(self, text: str) -> str:
-        """The text as `tokenise` reads it, by default in NFC; a lone surrogate raises a TextError."""
+        """The text as `tokenise` reads it, by default in NFC. Raises a TextError if it contains a lone surrogate."""
         return normalise(text)
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def detokenise(self, pieces: Sequence[str]) -> str:
-        """The text that the pieces spell; any list of pieces spells some text."""
+        """The text that the pieces spell. Every list of pieces spells some text."""
 
     @abstractmethod
     def represents(self, character: str) -> bool:
@@ -82,7 +82,7 @@ class Tokenizer(ABC):
         return text[:1] == " " or any(map(is_unspaced, text[:1]))
 
     def surfaces(self) -> list[bytes]:
-        """For each id, the text that its piece adds, in UTF-8; padding, begin and end of sentence add none."""
+        """For each id, the text that its piece adds, in UTF-8. Padding, begin and end of sentence add none."""
         surfaces = [as_bytes(self.surface(piece)) for piece in self.vocabulary.pieces]
         return [b"" if id in (PAD, BOS, EOS) else surface for id, surface in enumerate(surfaces)]
 
@@ -95,15 +95,15 @@ class Tokenizer(ABC):
         return self.vocabulary.ids(self.tokenise(text))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of each text."""
+        """The ids of each text, as `encode` returns them."""
         return [self.encode(text) for text in texts]
 
     def encode_flat(self, texts: Sequence[str]) -> FlatIds:
-        """`encode` of each text, as one flat array: for whole corpora."""
+        """The ids of all texts in one flat array, which is faster for whole corpora."""
         return flat_ids(self.encode_many(texts))
 
     def decode(self, ids: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
-        """The text that the ids spell: padding, begin and end are dropped, the unknown piece reads `<unk>`.
+        """The text that the ids spell. Padding, begin and end are dropped, and the unknown piece becomes `<unk>`.
 
         Ids beyond the vocabulary stand for the pieces in `unknown` (calque/text/copy_ids.py).
         """
@@ -112,7 +112,7 @@ class Tokenizer(ABC):
         return self.detokenise([self.vocabulary.piece(id) if id < size else unknown[id - size] for id in kept])
 
     def unknown_characters(self, text: str) -> Counter[str]:
-        """The counts of characters that no piece contains: they are lost or, with byte fallback, spelled in bytes."""
+        """The counts of characters that no piece contains. They are lost or, with byte fallback, spelled in bytes."""
         characters = self.normalised(text)
         unknown = {character for character in set(characters) if not self.represents(character)}
         return Counter(character for character in characters if character in unknown) if unknown else Counter()
@@ -124,11 +124,11 @@ class Tokenizer(ABC):
     @classmethod
     @abstractmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The tokenizer whose `to_bytes` returned the data; invalid data raises a TextError."""
+        """The tokenizer whose `to_bytes` returned the data. Raises a TextError if the data is invalid."""
 
 
 class Tokenizers(NamedTuple):
-    """A tokenizer for each side; the same object for both if they share a vocabulary."""
+    """A tokenizer for each side. If both sides share a vocabulary, it is the same object."""
 
     source: Tokenizer
     target: Tokenizer

@@ -27,10 +27,10 @@ class TokensConfig(Config):
     kind: Literal["tokens"] = "tokens"
 
     vocabulary_size: int | None = Field(default=None, gt=len(PIECES))
-    """Maximum number of pieces, including the four special ones: the most frequent tokens; by default all tokens."""
+    """The maximum number of pieces: the four special ones and the most frequent tokens; by default, all tokens."""
 
     joint: bool = False
-    """One vocabulary for both sides."""
+    """Use one vocabulary for both sides."""
 
     minimum_count: int = Field(default=1, ge=1)
     """Tokens that occur less often than this are left out of the vocabulary."""
@@ -56,7 +56,7 @@ class TokensTokenizer(Tokenizer):
             counts.update(_tokenise(line))
         counts.pop(UNKNOWN, None)
         if not counts:
-            raise TextError(f"nothing to learn tokens from: every line is empty or all {UNKNOWN}")
+            raise TextError(f"nothing to learn tokens from: every line is empty or contains only {UNKNOWN}")
         size = config.vocabulary_size or len(PIECES) + len(counts)
         return cls(Vocabulary.from_counts(counts, size=size, minimum_count=config.minimum_count))
 
@@ -76,7 +76,7 @@ class TokensTokenizer(Tokenizer):
         return character in self._characters or character.isspace()
 
     def unknown_characters(self, text: str) -> Counter[str]:
-        """The counts of characters that no piece contains, without those of a literal `<unk>`, the unknown token."""
+        """How often each character that no piece contains occurs, outside the unknown token `<unk>`."""
         return super().unknown_characters(" ".join(token for token in text.split() if token != UNKNOWN))
 
     @classmethod

@@ -21,7 +21,7 @@ from calque.text.words import WordsConfig, WordsTokenizer
 
 
 class GivenConfig(Config):
-    """The tokenizers of an existing run."""
+    """Use the tokenizers of an existing run, model or store."""
 
     kind: Literal["given"] = "given"
     path: Path
@@ -78,7 +78,7 @@ _FORMS = 'text.kind = "forms" is for tagging, whose corpora have one word per li
 
 
 def with_kind(section: Values) -> Values:
-    """The values of a text section with its kind: subwords unless it sets another, or has source and target."""
+    """The values of a text section, with a default kind: columns if it has source or target, else sentencepiece."""
     kind = "columns" if {"source", "target"} & section.keys() else "sentencepiece"
     return section if "kind" in section else {"kind": kind, **section}
 
@@ -87,7 +87,7 @@ Lines = Callable[[], Iterator[str]]
 
 
 def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs: int) -> Tokenizers:
-    """The tokenizers of source and target, learnt from `pairs` lines each; `source()` and `target()` read the lines."""
+    """The tokenizers of source and target, trained on `pairs` lines each, which `source()` and `target()` yield."""
     match config:
         case ColumnsConfig():
             return Tokenizers(
@@ -130,14 +130,14 @@ def train_tokenizer(config: TextConfig, *, lines: Lines, count: int, column: str
             raise TextError(_FORMS)
         case ColumnsConfig():
             raise TextError(
-                'text.kind = "columns" is for source and target; this task has a single text: choose another kind'
+                'text.kind = "columns" is for source and target, but this task reads a single text; choose another kind'
             )
         case _:
             assert_never(config)
 
 
 def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:
-    """`take` of the `of` lines, evenly spaced and including the first; all lines if there are at most `take`."""
+    """Yields `take` of the `of` lines, evenly spaced from the first on, or all lines if there are at most `take`."""
     if take >= of:
         return iter(lines)
     blocks = (np.arange(start, start + _BLOCK) for start in count(step=_BLOCK))

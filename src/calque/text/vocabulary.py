@@ -29,7 +29,10 @@ class Vocabulary:
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int], *, size: int, minimum_count: int = 1) -> "Vocabulary":
-        """The special pieces and the most frequent pieces, at most `size` in total; ties are broken by code point."""
+        """A vocabulary of the special pieces and the most frequent ones, at most `size` in total.
+
+        Ties are broken by code point.
+        """
         frequent = (piece for piece, count in counts.items() if count >= minimum_count)
         ranked = sorted(frequent, key=lambda piece: (-counts[piece], piece))
         return cls([*PIECES, *ranked[: size - len(PIECES)]])
@@ -64,7 +67,7 @@ class Vocabulary:
         return self._pieces
 
     def id(self, piece: str) -> int:
-        """The id of the piece; UNK if it is not in the vocabulary."""
+        """The id of the piece, or UNK if it is not in the vocabulary."""
         return self._ids.get(piece, UNK)
 
     def ids(self, pieces: Iterable[str]) -> list[int]:

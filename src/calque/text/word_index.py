@@ -1,4 +1,4 @@
-"""The word that each piece of a text belongs to; words are separated by white space."""
+"""Maps each piece of a text to the word that it belongs to. Words are separated by white space."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from calque.text.tokenizer import Tokenizer
 
 
 def words_of_pieces(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The word index of each piece, from 0; a piece that is a space belongs to the word after it."""
+    """The index, from 0, of each piece's word. A piece that is a space belongs to the word after it."""
     words = tokenizer.normalised(text).split()
     pieces = tokenizer.tokenise(text)
     sizes = [len(b"".join(as_bytes(tokenizer.surface(piece)).split())) for piece in pieces]

@@ -1,4 +1,4 @@
-"""Texts converted to ids word by word: each distinct word is split into pieces only once.
+"""Converts texts to ids word by word: each distinct word is split into pieces only once.
 
 A corpus has far fewer distinct words than words, so this is several times as fast as splitting every text anew.
 """
@@ -17,14 +17,14 @@ _MOST, _MOST_IDS = 1 << 17, 1 << 20  # words and ids; then the table starts afre
 
 
 class FlatIds(NamedTuple):
-    """The ids of several texts: concatenated, and the number of ids of each text."""
+    """The ids of several texts, concatenated, and the number of ids of each text."""
 
     values: Array  # uint32
     lengths: Array  # uint32
 
 
 class WordTable:
-    """The ids of texts whose words, separated by single spaces, are encoded independently.
+    """Converts texts to ids. Words are separated by single spaces and encoded independently.
 
     Law: the ids of a text are the concatenated `encode_words` of `text.split(" ")`; an empty text has none.
     """
@@ -66,7 +66,7 @@ class WordTable:
 
 
 def flat_ids(sequences: Sequence[Sequence[int]]) -> FlatIds:
-    """Sequences of ids as one flat array."""
+    """The concatenation of several sequences of ids, with their lengths."""
     lengths = np.fromiter(map(len, sequences), dtype=np.uint32, count=len(sequences))
     values = np.fromiter(chain.from_iterable(sequences), dtype=np.uint32, count=int(lengths.sum()))
     return FlatIds(values, lengths)

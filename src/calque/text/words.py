@@ -1,9 +1,9 @@
-"""Words: runs of letters, marks and digits; a punctuation character is a piece of its own, with joiners.
+"""Words: runs of letters, marks and digits. Every punctuation character is a piece of its own, with joiners.
 
     Don't (panic)!   ->   Don ￭'￭ t (￭ panic ￭) ￭!
 
 The joiner ￭ marks a side without a space, so that the pieces restore the text exactly, except that runs of spaces are
-reduced to one and spaces at the ends are dropped. As ids, words outside the vocabulary are lost as well.
+reduced to one and spaces at the ends are dropped. Ids also lose words that are not in the vocabulary.
 """
 
 from collections import Counter
@@ -30,10 +30,10 @@ class WordsConfig(Config):
     kind: Literal["words"] = "words"
 
     vocabulary_size: int = Field(default=30_000, gt=len(PIECES))
-    """Maximum number of pieces, including the four special ones: the most frequent words of the corpus."""
+    """The maximum number of pieces: the four special ones and the most frequent words of the corpus."""
 
     joint: bool = False
-    """One vocabulary for both sides."""
+    """Use one vocabulary for both sides."""
 
     minimum_count: int = Field(default=1, ge=1)
     """Words that occur less often than this are left out of the vocabulary."""
@@ -74,7 +74,7 @@ class WordsTokenizer(Tokenizer):
         return space + _ESCAPE.undo(piece.replace(JOINER, ""))
 
     def surfaces(self) -> list[bytes]:
-        """The text that each piece adds, in UTF-8; a joiner on the right is kept: it cancels the next leading space."""
+        """The text that each piece adds, in UTF-8. A joiner on the right is kept; it cancels the next leading space."""
         joined = (JOINER.encode() if piece.endswith(JOINER) else b"" for piece in self.vocabulary.pieces)
         return [surface + joiner for surface, joiner in zip(super().surfaces(), joined, strict=True)]
 
@@ -97,7 +97,7 @@ def _tokenise(text: str) -> Iterator[str]:
 
 
 def _split(chunk: str) -> tuple[str, ...]:
-    """The pieces of a text without spaces. Punctuation has a joiner to a neighbour before it and to a word after it."""
+    """The pieces of a text without spaces. Punctuation is joined to any piece before it and to a word after it."""
     parts = [part for alone, run in groupby(chunk, key=_stands_alone) for part in (run if alone else ["".join(run)])]
     words = [not _stands_alone(part[0]) for part in parts]
     left = [JOINER if at and not word else "" for at, word in enumerate(words)]

@@ -12,7 +12,7 @@ OPEN = (
     *("steps", "validate_every", "checkpoint_every", "log_every", "patience", "threads"),
     *("batch.tokens", "optimiser.learning_rate", "schedule.warmup"),
 )
-"""Keys of the training section that are chosen if the config does not set them."""
+"""The keys of the training section that are chosen automatically if the config does not set them."""
 
 
 class Corpus(NamedTuple):
@@ -27,7 +27,7 @@ class Corpus(NamedTuple):
 
 
 def complete_settings(values: Values, corpus: Corpus, *, device: str) -> tuple[Values, list[str]]:
-    """`values` with every open training setting filled in, and a report of the choices, line by line."""
+    """`values` with every missing training setting filled in, and the lines of a report of these choices."""
     training = values.get("training", {})
     is_open = any(_lookup(training, key) is None for key in OPEN)
     if not is_open and training.get("device", "auto") != "auto":

@@ -9,7 +9,7 @@ from calque.training.distributed import full_tensor, shard_like
 
 
 def mean_weights(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each weight, computed in float64; integer tensors are taken from the first checkpoint."""
+    """The mean of each weight, computed in float64. Integer tensors are taken from the first checkpoint."""
     return {
         name: torch.stack([checkpoint[name].double() for checkpoint in checkpoints]).mean(dim=0).to(value.dtype)
         if value.is_floating_point()

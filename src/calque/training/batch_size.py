@@ -1,7 +1,7 @@
 """Finds the largest batch, in positions, whose training step fits into a device's memory.
 
 Memory is measured, not guessed: the bytes that autograd saves for the backward pass are counted for two small batch
-sizes and extrapolated linearly; on a GPU the result is then confirmed by trial steps.
+sizes and extrapolated linearly. On a GPU, the result is then confirmed by trial steps.
 """
 
 import os
@@ -72,7 +72,7 @@ class Trial(NamedTuple):
 def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks: int = 1) -> Fit:
     """The largest number of positions per batch that fits, for a corpus of `positions` positions.
 
-    The result counts the positions of all ranks together; all are assumed to have a device like this model's.
+    The result counts the positions of all ranks together. All ranks are assumed to have a device like this model's.
     """
     device = trial.device
     weights = sum(value.numel() * value.element_size() for value in trial.model.parameters())
@@ -97,7 +97,7 @@ def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks:
 
 
 def _reduce_until_fit(tokens: int, *, fits: Callable[[int], bool]) -> int:
-    """The batch size itself if it fits; otherwise it is reduced until it fits, and then once more.
+    """The given batch size if it fits. Otherwise, it is reduced until it fits, and then once more.
 
     The given size was computed to fill only a share of the memory. A size found by trial may only just fit, so the
     last reduction leaves a margin for steps that need a little more.
@@ -114,7 +114,7 @@ def _reduce(tokens: int) -> int:
 
 
 def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
-    """The free memory in bytes; for a CPU it is read from system files below `root`, with a container's limit."""
+    """The free memory in bytes. For a CPU, it is read from system files below `root`, including a container's limit."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     free = [ASSUMED]
@@ -130,7 +130,7 @@ def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
 
 
 def _saved_bytes(trial: Trial, batch: Batch) -> int:
-    """The bytes that autograd saves in a forward pass; each storage is counted once, and weights are not counted."""
+    """The number of bytes that autograd saves in a forward pass. Storages are counted once, and weights not at all."""
     weights = {value.untyped_storage().data_ptr() for value in trial.model.parameters()}
     sizes: dict[int, int] = {}
 

@@ -1,9 +1,9 @@
-"""Forward and backward passes captured as CUDA graphs, one per batch shape, so that the host launches a pass at once.
+"""Captures forward and backward passes as CUDA graphs, one per batch shape, so that a whole pass is launched at once.
 
 A recurrent decoder with input feeding launches thousands of small kernels per batch, and a GPU waits for most of them:
 captured, it trains 5.1 times as fast (benchmarks/results/train_h200_2026-11-17.md; decision 31).
-A captured pass is the same kernels in the same order: its losses and gradients have the bits of the pass that was
-captured. Dropout draws from torch's generator, whose seed and offset a replay reads anew.
+A captured pass runs the same kernels in the same order, so its losses and gradients are bit-identical to those of the
+original pass. Dropout draws from torch's generator, whose seed and offset are read anew in every replay.
 """
 
 import time
@@ -34,13 +34,13 @@ class Captured(NamedTuple):
 
 
 class CapturedPasses:
-    """Runs the passes of a training step; each batch shape is captured when it is first met.
+    """Runs the passes of a training step. Each batch shape is captured when it first occurs.
 
-    Before, the pass runs twice on another stream: once for libraries and the compiler to set themselves up, and once to
-    see that the host does not wait for the device, which a graph cannot contain.
-    Gradients are in buffers that stay where they are. All graphs share one pool of memory, since no two of them run at
-    the same time and a pass leaves nothing in it. A pass that cannot be captured, because it depends on the host, is
-    left to the caller, as are all passes after it.
+    Before it is captured, the pass runs twice on another stream: once so that libraries and the compiler can set
+    themselves up, and once to check that the host never waits for the device, which a graph cannot record. Gradients
+    are kept in buffers at fixed addresses. All graphs share one memory pool, since no two of them run at the same time
+    and a pass leaves nothing in it. If a pass cannot be captured, because it depends on the host, it is left to the
+    caller, and so are all later passes.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], run: Pass, *, losses: int, dtype: torch.dtype) -> None:
@@ -68,9 +68,9 @@ class CapturedPasses:
         self._place_gradients()
 
     def __call__(self, batch: Batch, *, factor: float) -> Tensor | None:
-        """The losses of a batch, valid until the next call; its gradient, times `factor`, is added to the gradients.
+        """The losses of a batch, valid until the next call. Its gradient, times `factor`, is added to the gradients.
 
-        The result is None if the pass was not run, since it is not or cannot be captured.
+        Returns None, without running the pass, if the pass is not captured or cannot be.
         """
         if self.failure is not None:
             return None
@@ -137,12 +137,12 @@ class CapturedPasses:
         return Captured(graph, tensors_on(static, self._device))
 
     def _end_capture(self) -> None:
-        """Captures a graph of one operation: after a capture that failed, torch's generator still waits for its end."""
+        """Captures a graph of one operation, since after a failed capture torch's generator still waits for its end."""
         with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self._stream, capture_error_mode="thread_local"):
             self._losses.zero_()
 
     def _record(self, static: Any) -> None:
-        """What a graph consists of: the pass, and the sums of its gradients."""
+        """Runs what a graph records: the pass, and the addition of its gradients to the buffers."""
         for parameter in self._parameters:
             parameter.grad = None
         self._losses.copy_(self._run(static, self._factor))
@@ -193,5 +193,5 @@ def tensors_on(tree: Any, device: torch.device) -> list[Tensor]:
 
 
 def hidden(tensor: Tensor) -> Tensor:
-    """A tensor of the same shape without values, so that a pass that reads values on the host fails to be captured."""
+    """A tensor of the same shape without values, so that capturing fails if a pass reads the values on the host."""
     return tensor.to("meta")

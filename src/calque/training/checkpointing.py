@@ -47,7 +47,7 @@ class Checkpointer:
             ranks.barrier()  # a rank that exited first would break the connection of the rank that is saving
 
     def restore(self) -> None:
-        """Restores the newest intact checkpoint; records written after it are cut off and will be written again."""
+        """Restores the newest intact checkpoint. Records written after it are cut off and will be written again."""
         config, ranks, reporter = self.job.config, self.job.ranks, self.job.reporter
         latest = ranks.on_all(lambda: newest_checkpoint(self.folder) if self.folder.is_dir() else None)
         reporter.say(*ranks.on_leader(lambda: self._missing_checkpoints(latest)).splitlines())
@@ -68,7 +68,7 @@ class Checkpointer:
             self._prune()  # if the run was killed between saving and pruning
 
     def _adopt_selection(self) -> None:
-        """If training.metric or its tie-breaker has changed, re-ranks the best models so far by the new ones."""
+        """If training.metric or its tie-breaker has changed, ranks the best models so far by the new ones."""
         progress, selection = self.learner.progress, self.job.selection
         if progress.metric is None:
             progress.metric, progress.tie_breaker = selection.metric, selection.tie_breaker
@@ -85,7 +85,7 @@ class Checkpointer:
         return json.dumps([line for line in lines if line.get("kind") == "valid" and line["step"] in steps])
 
     def weights_to_average(self) -> list[dict[str, Tensor]]:
-        """The weights of the checkpoints that training.average selects; empty if these are fewer than two.
+        """The weights of the checkpoints that training.average selects, or an empty list if there are fewer than two.
 
         Damaged checkpoints are reported and left out.
         """
@@ -134,7 +134,7 @@ class Checkpointer:
         )
 
     def _missing_checkpoints(self, latest: LatestCheckpoint | None) -> str:
-        """A message about checkpoints that have been lost; raises a FolderError if all are lost.
+        """A message about lost checkpoints, or an empty string. Raises a FolderError if all checkpoints are lost.
 
         The metrics after the latest checkpoint show how far the run had come. They will be cut off, so damage that a
         power cut did to them does not matter.

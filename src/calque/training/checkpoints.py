@@ -1,4 +1,4 @@
-"""Checkpoints: `RUN/checkpoints/step-N/`, each complete or absent; no pointer file is needed to find the newest.
+"""Checkpoints in `RUN/checkpoints/step-N/`. Each is complete or absent, so no pointer to the newest is needed.
 
 A folder holds one safetensors file per group of tensors (`weights`, `optimiser`, `sums`, ...), `state.json` and the
 manifest, whose details record the step, whether the save was scheduled rather than caused by an interrupt, and the step
@@ -29,7 +29,7 @@ _STEP = re.compile(r"step-(0|[1-9][0-9]{0,17})")
 
 
 class Snapshot(NamedTuple):
-    """All that a run needs to be resumed: tensors by group and name, and JSON values (step, epoch, batch, history)."""
+    """Everything needed to resume a run: tensors by group and name, and JSON values (step, epoch, batch, history)."""
 
     tensors: dict[str, dict[str, Tensor]]
     values: dict[str, Any]
@@ -45,7 +45,7 @@ class LatestCheckpoint(NamedTuple):
 
 
 def save_checkpoint(folder: Path, snapshot: Snapshot, *, step: int, scheduled: bool, parent: int | None) -> Path:
-    """Writes a checkpoint and returns its folder; an intact one of the same step stays until the new one is complete.
+    """Writes a checkpoint and returns its folder. An intact one of the same step stays until the new one is complete.
 
     A scheduled checkpoint stays scheduled if an interrupt saves the same step again.
     """
@@ -67,7 +67,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, *, step: int, scheduled: b
 
 
 def newest_checkpoint(folder: Path) -> LatestCheckpoint | None:
-    """The newest checkpoint that verifies; None if there are none. Raises a FolderError if all are damaged."""
+    """The newest intact checkpoint, or None if there are no checkpoints. Raises a FolderError if all are damaged."""
     remove_stale(folder, names=_STEP)
     skipped: list[str] = []
     for step, path in reversed(_steps(folder)):
@@ -89,10 +89,10 @@ def newest_checkpoint(folder: Path) -> LatestCheckpoint | None:
 
 
 def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
-    """A message if the newest scheduled checkpoint is missing; raises a FolderError if no checkpoint is left.
+    """A message if the newest scheduled checkpoint is missing. Raises a FolderError if no checkpoint is left.
 
-    A run that has written its metrics of step `reached` has saved every scheduled step before that one, `every` steps
-    apart since it was started or resumed.
+    A run that has written the metrics of step `reached` has saved all scheduled checkpoints before that step, which are
+    `every` steps apart.
     """
     steps = saved_steps(folder)
     expected = (reached - 1) // every * every
@@ -112,7 +112,7 @@ def saved_steps(folder: Path) -> list[int]:
 
 
 def load_checkpoint(path: Path) -> Snapshot:
-    """The snapshot of a checkpoint, verified; its tensors are on the CPU and independent of the files."""
+    """The snapshot in a checkpoint, whose files are verified. Tensors are on the CPU and independent of the files."""
     manifest = _verify(path)
     if STATE not in manifest.files:
         raise FolderError(f"{path} has no {STATE}")
@@ -127,7 +127,7 @@ def load_checkpoint(path: Path) -> Snapshot:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Only the weights of a checkpoint, verified (for averaging)."""
+    """The weights in a checkpoint, whose files are verified, without the rest of the snapshot."""
     if "weights.safetensors" not in _verify(path).files:
         raise FolderError(f"{path} has no weights.safetensors")
     return _load_tensors(path, "weights")
@@ -139,11 +139,11 @@ def scheduled_steps(folder: Path) -> list[int]:
 
 
 def prune_checkpoints(folder: Path, *, keep: int, also: Collection[int] = ()) -> list[int]:
-    """Removes all but the newest `keep` scheduled checkpoints and the steps `also`; returns the removed steps.
+    """Removes all but the newest `keep` scheduled checkpoints and the steps in `also`. Returns the removed steps.
 
     Call it after a successful save. Unscheduled checkpoints are removed once a newer scheduled one exists. A damaged
     checkpoint does not count towards `keep`; it is removed once it is older than the scheduled ones that are kept. The
-    newest checkpoint that verifies always stays; if none verifies, nothing is removed.
+    newest intact checkpoint always stays; if none is intact, nothing is removed.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
@@ -208,7 +208,7 @@ def _verify(path: Path) -> Manifest:
 
 
 def _checked(path: Path, manifest: Manifest) -> Manifest:
-    """The manifest of a checkpoint; raises a FolderError if its step is not the one in the folder's name.
+    """Returns the manifest of a checkpoint. Raises a FolderError if its step is not the one in the folder's name.
 
     The manifest must also record whether the checkpoint was scheduled.
     """

@@ -18,16 +18,16 @@ from calque.layers.padded_output import graph_cross_entropy
 from calque.layers.short_attention import load_kernel
 
 NOTICE = "compiling: the first step with each batch shape takes longer"
-UNCOMPILED = "not compiled: training.subwords varies the lengths of sentences, so that batch shapes cannot be static"
+UNCOMPILED = "not compiled: training.subwords varies the lengths of sentences, so batch shapes cannot be static"
 GRAPHS = 160  # more than the number of batch shapes in training and evaluation mode together
 
 
 def compile_model(model: nn.Module, *, version: int, captured: bool = False, backend: str = "inductor") -> None:
-    """Compiles a model's forward and backward pass; each batch shape has its own graph.
+    """Compiles a model's forward and backward pass, with a graph for each batch shape.
 
     On a GPU, with arithmetic of version 3, the loss is compiled with the output layer, and `tune_attention` chooses how
-    attention is computed. If passes are `captured` too, recurrent models, which have kernels of their own, are left as
-    they are. In a deterministic run no reduction is autotuned, so that a resumed run computes the same results.
+    attention is computed. If passes are also `captured`, recurrent models, which have kernels of their own, are not
+    compiled. In a deterministic run, no reduction is autotuned, so that a resumed run computes the same results.
     Backends differ only in the kernels that they compile the graphs to.
     """
     settings = torch._dynamo.config  # torch imports it on first access
@@ -43,8 +43,8 @@ def compile_model(model: nn.Module, *, version: int, captured: bool = False, bac
 def compile_loss(model: nn.Module, *, backend: str) -> None:
     """Compiles the loss of a full softmax, which is used on a GPU, together with the output layer's products.
 
-    With 32,004 words, the vocabulary layer and its loss took 27 ms of a step of 32,000 target positions, and take 8
-    (benchmarks/results/train_h200_2026-11-17.md, as all figures below).
+    With 32,004 words and 32,000 target positions, this reduces the time of the output layer and its loss from 27 to 8
+    ms per step (benchmarks/results/train_h200_2026-11-17.md, like all figures below).
     """
     for layer in model.modules():
         if isinstance(layer, FullOutput):
@@ -52,10 +52,11 @@ def compile_loss(model: nn.Module, *, backend: str) -> None:
 
 
 def tune_attention(model: nn.Module) -> None:
-    """Makes attention compute with one product for queries, keys and values, and with a kernel for short sentences.
+    """Makes attention compute queries, keys and values in one product, and use a kernel for short sentences.
 
-    Without Triton, short sentences are attended to by plain products. A Transformer base trains 1.07 times as fast with
-    plain products as with torch's fused attention, and 1.10 times as fast again with the kernel and the joint product.
+    Without Triton, attention over short sentences uses plain products. A Transformer base trains 1.07 times as fast
+    with plain products as with torch's fused attention, and 1.10 times as fast again with the kernel and the joint
+    product.
     """
     has_kernel = load_kernel()
     for layer in model.modules():
@@ -64,9 +65,9 @@ def tune_attention(model: nn.Module) -> None:
 
 
 def split_reductions() -> None:
-    """Makes the compiler sum over rows and over columns in two kernels instead of one, as layer norm's gradient does.
+    """Makes the compiler sum over rows and over columns, as in the gradient of layer norm, in two kernels, not one.
 
-    A joint kernel takes 196 µs for 32,000 rows of 512 numbers. A Transformer base trains 1.04 times as fast without.
+    A joint kernel takes 196 µs for 32,000 rows of 512 numbers. A Transformer base trains 1.04 times as fast without it.
     """
     triton = importlib.import_module("torch._inductor.config").triton
     if hasattr(triton, "mix_order_reduction"):
@@ -79,11 +80,11 @@ def is_compiler_error(error: BaseException) -> bool:
 
 
 def keep_compiled(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Keeps compiled graphs in the user's cache folder, where later runs find them; returns the folder.
+    """Keeps compiled graphs in the user's cache folder, where later runs find them, and returns that folder.
 
-    Graphs are programs, so no one else may write there: the folder has mode 0700. If the environment names a folder
-    for the compiler already, that is used, and None is returned; if the folder is not the user's own, or cannot be
-    created, graphs are not kept.
+    Graphs are programs, so no one else may write there: the folder has mode 0700. Returns None if the environment
+    already names a folder for the compiler, which is then used. Also returns None, and does not keep graphs, if the
+    cache folder belongs to someone else or cannot be created.
     """
     if "TORCHINDUCTOR_CACHE_DIR" in environment:
         return None

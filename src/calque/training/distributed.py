@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class Ranks:
-    """The rank of this process among `count` ranks, and its communication with the others; a single rank needs none."""
+    """The rank of this process among `count` ranks, and its communication with the others, if there are any."""
 
     def __init__(self, rank: int = 0, count: int = 1) -> None:
         self.rank = rank
@@ -48,7 +48,7 @@ class Ranks:
         return bool(flags.item())
 
     def all_reduce(self, tensors: Iterable[Tensor]) -> None:
-        """Replaces each tensor by its sum over all ranks, in buckets."""
+        """Replaces each tensor with its sum over all ranks, in buckets."""
         if self.count == 1:
             return
         for bucket in _buckets(tensors):
@@ -68,7 +68,7 @@ class Ranks:
         return numbers.tolist()
 
     def all_gather(self, values: Sequence[float]) -> list[list[float]]:
-        """Exchanges numbers: every rank returns those of all ranks; all ranks must pass equally many."""
+        """Exchanges numbers: every rank returns the numbers of all ranks. All ranks must pass equally many."""
         table = torch.zeros(self.count, len(values), dtype=torch.float64)
         table[self.rank] = torch.tensor(values, dtype=torch.float64)
         if self.count > 1:
@@ -87,7 +87,7 @@ class Ranks:
         return bytes(data.tolist()).decode()
 
     def on_leader(self, work: Callable[[], str]) -> str:
-        """Runs `work` on the leading rank and returns its result on every rank; if it fails, every rank raises."""
+        """Runs `work` on the leading rank and returns its result on all ranks. If it fails, all raise an error."""
         text, problem = "", None
         if self.leads:
             try:
@@ -102,8 +102,8 @@ class Ranks:
     def on_all(self, work: Callable[[], Result]) -> Result:
         """Runs `work` on every rank and returns the result of this rank.
 
-        If it fails on some ranks, every rank raises; an error that several ranks have in common is reported by the
-        first of them.
+        If it fails on some ranks, every rank raises an error. An error that several ranks have in common is reported by
+        the first of them.
         """
         problem: CalqueError | None = None
         try:
@@ -202,9 +202,9 @@ METHODS = ("encode", "prepare", "start", "read", "logits", "log_probs", "losses"
 
 
 def shard(model: nn.Module, *, device: torch.device, ranks: int) -> None:
-    """Shards the weights among the ranks (FSDP2); they are gathered while a layer or a method of the model computes.
+    """Shards the weights among the ranks (FSDP2). They are gathered while a layer or a method of the model computes.
 
-    FSDP2 takes half as long to import as the rest of torch, and most runs do not shard.
+    FSDP2 is imported only here: that takes half as long as importing the rest of torch, and most runs do not shard.
     """
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
@@ -225,12 +225,12 @@ def shard(model: nn.Module, *, device: torch.device, ranks: int) -> None:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """The unsharded tensor; if it is sharded, all ranks must call this."""
+    """The unsharded tensor. If the tensor is sharded, all ranks must call this."""
     return tensor.full_tensor() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def full_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters of a model by name, unsharded and on the CPU; a shared parameter has only its first name."""
+    """The parameters of a model by name, unsharded and on the CPU. A shared parameter is listed once."""
     return {name: full_tensor(value.detach()).cpu().contiguous() for name, value in model.named_parameters()}
 
 

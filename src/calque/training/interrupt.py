@@ -16,7 +16,7 @@ SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, *(() if HANGUP is Non
 
 @contextmanager
 def stop_request(announce: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Yields a function that returns whether a stop was requested; `announce` is called when it is.
+    """Yields a function that returns whether a stop was requested. `announce` is called once, at the request.
 
     The first signal restores the previous handlers of Ctrl-C and SIGTERM, so that a second one stops at once. A SIGHUP
     that is ignored, as under nohup, stays ignored. Outside the main thread, where Python allows no handlers, a stop is

@@ -14,7 +14,7 @@ from calque.training.reporting import Reporter
 from calque.training.settings import TrainingConfig
 
 SaveModel = Callable[[Path, nn.Module, Judgement], None]
-"""Writes a validated model as a folder, completely or not at all."""
+"""A function that writes a validated model as a folder, completely or not at all."""
 
 
 GradientFlow = Callable[[nn.Module], Mapping[str, Any]]

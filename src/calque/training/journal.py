@@ -41,7 +41,7 @@ class Journal:
         return self._position
 
     def append(self, values: Mapping[str, Any]) -> None:
-        """Appends one line; a full disk raises a FolderError and leaves the earlier lines intact."""
+        """Appends one line. Raises a FolderError if the disk is full; the earlier lines stay intact."""
         line = json.dumps(_to_json(values), allow_nan=False, separators=(",", ":")).encode() + b"\n"
         try:
             written = 0
@@ -55,7 +55,7 @@ class Journal:
         self._position += len(line)
 
     def cut(self, position: int) -> None:
-        """Truncates to a position that a checkpoint recorded; raises a FolderError if no line ends there."""
+        """Truncates the journal at a checkpoint's position. Raises a FolderError if no line ends there."""
         if position > self._position:
             raise FolderError(
                 f"{self.path} has {self._position} bytes, but the checkpoint recorded {position}: lines were lost. "
@@ -88,10 +88,10 @@ class Journal:
 
 
 def read_journal(path: Path, *, counts: Sequence[str] = (), durable: int | None = None) -> list[dict[str, Any]]:
-    """Every complete line of a journal, oldest first; none if the journal does not exist yet.
+    """All complete lines of a journal, oldest first; an empty list if the journal does not exist yet.
 
-    A line that lacks one of the integers named in `counts` is rejected. After byte `durable`, the position that a
-    checkpoint recorded, lines may not have reached the disk intact, so invalid ones are skipped.
+    Raises a FolderError if a line lacks one of the integers named in `counts`. After byte `durable`, the position that
+    a checkpoint recorded, lines may not have reached the disk intact, so invalid ones are skipped.
     """
     if not path.exists():
         return []

@@ -85,17 +85,17 @@ class Learner:
             load_weights_into(self.judged, weights, origin="the model that is trained")
 
     def _averaged_weights(self) -> dict[str, Tensor]:
-        """The average of the weights over time; empty if weights are not averaged, or not yet."""
+        """The average of the weights over time; empty if weights are not averaged (yet)."""
         if self.average:
             return self.average.full_weights()
         return self.triggered.full_weights() if self.triggered and self.triggered.has_started else {}
 
     def weights(self) -> dict[str, Tensor]:
-        """The trained weights, unsharded and on the CPU; if they are sharded, all ranks must call this."""
+        """The trained weights, unsharded and on the CPU. If they are sharded, all ranks must call this."""
         return full_weights(self.model)
 
     def snapshot(self) -> Snapshot:
-        """The state to resume from; if it is distributed over the ranks, all of them must call this."""
+        """The state to resume from. If it is distributed over the ranks, all ranks must call this."""
         updater = self.updater
         tensors = {
             "weights": self.weights(),
@@ -111,10 +111,10 @@ class Learner:
         return Snapshot(tensors, {**asdict(self.progress), "scaler": updater.scaler.state_dict(), **settings})
 
     def restore(self, snapshot: Snapshot, *, origin: str) -> list[str]:
-        """Restores a snapshot; returns a line for the log if the rest of the epoch has to be skipped.
+        """Restores a snapshot. Returns a line for the log if the rest of the epoch has to be skipped.
 
-        If settings that the state depends on have changed, a ConfigError is raised. If settings that the batches depend
-        on have changed, the next epoch is started, since it is no longer known which rows of this one were read.
+        Raises a ConfigError if settings that the state depends on have changed. If settings that the batches depend on
+        have changed, the next epoch is started, since it is no longer known which rows of this one were read.
         """
         tensors, values = snapshot.tensors, dict(snapshot.values)
         self._refuse_changed_settings(values.pop("made_with", {}), origin=origin)

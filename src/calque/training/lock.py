@@ -24,10 +24,10 @@ LOCK = "lock"
 
 @contextmanager
 def run_lock(folder: Path, *, patience: float = 5.0) -> Iterator[None]:
-    """Locks the run folder for this process, or raises a FolderError that names the process that holds the lock.
+    """Locks the run folder for this process. Raises a FolderError that names the process that holds the lock.
 
-    Worker processes of a killed trainer hold the lock until they exit, so if its owner is dead, this waits for up to
-    `patience` seconds.
+    Worker processes of a killed trainer hold its lock until they exit. If the owner of the lock is dead, this therefore
+    waits for up to `patience` seconds.
     """
     path = folder / LOCK
     handle = _open(path)
@@ -106,4 +106,7 @@ def _refusal(folder: Path, *, owner: int | None) -> str:
         return f"{folder} is locked: another process is training in this folder; wait for it or stop it"
     if is_running(owner):
         return f"{folder} is locked: pid {owner} is training in this folder; wait for it or stop it"
-    return f"{folder} is locked: pid {owner}, which trained here, has ended, but its child processes still run"
+    return (
+        f"{folder} is locked: pid {owner}, which trained here, has ended, but its child processes still run; wait for "
+        "them or stop them"
+    )

@@ -28,7 +28,7 @@ from calque.training.schedules import rate_at
 
 
 def train(job: Job) -> Summary:
-    """Trains until the last step or early stopping; a stop request raises Interrupted after saving."""
+    """Trains until the last step or early stopping. If a stop is requested, saves and raises Interrupted."""
     if choose_device(job.config.device).type == "cpu":
         keep_memory()
     records = Records(
@@ -131,7 +131,7 @@ class Trainer:
         return self.progress.stopped_early or self.progress.step >= self.config.steps
 
     def _batches(self) -> Iterator[Batch]:
-        """The remaining batches of this epoch and those of all later epochs; `progress` counts the batches read."""
+        """Yields the remaining batches of this epoch and of all later epochs; `progress` counts the batches read."""
         progress, ranks = self.progress, self.job.ranks
         if len(self.job.store) == 0:
             raise TrainingError("there is nothing to train on: the corpus is empty after cleaning")
@@ -170,13 +170,13 @@ class Trainer:
             if not is_out_of_memory(error):
                 raise
             raise RankError(
-                f"out of memory in step {step} after the gradient, in the optimiser or the moving average, "
+                f"out of memory in step {step} after the backward pass, in the optimiser or the moving average, "
                 "where smaller batches do not help; the last checkpoint is intact; resume when more memory is free, or "
                 "start another run with a smaller model, training.optimiser.kind = 'sgd' or training.ema = 0"
             ) from error
 
     def _step_or_recompile(self, batches: list[Batch], *, rate: float) -> None:
-        """Performs the next step; retries it if the compiler fails, as when Ctrl-C or an earlier kill ended it."""
+        """Performs the next step. Retries it if the compiler fails, for example because it was killed by Ctrl-C."""
         try:
             self.learner.step(batches, rate=rate)
         except RuntimeError as error:
@@ -202,7 +202,7 @@ class Trainer:
         self._finish_step()
 
     def _finish_step(self) -> None:
-        """Validates and saves if due; a stop requested during validation leaves both to the resumed run."""
+        """Validates and saves if due. If a stop is requested during validation, the resumed run does both."""
         step, config = self.progress.step, self.config
         is_validated, is_saved = self._is_due(config.validate_every), self._is_due(config.checkpoint_every)
         if is_validated and not self.selection.validate(stop_requested=self.stop_requested):
@@ -270,7 +270,7 @@ class Trainer:
         progress.tokens = progress.positions = progress.filled = 0
 
     def _report_graphs(self) -> None:
-        """Notes how many batch shapes have been captured and what that took, or why none can be."""
+        """Reports how many batch shapes have been captured and how long that took, or why they cannot be captured."""
         captured = self.learner.updater.captured
         if captured is None or (found := (len(captured), captured.failure)) == self.reported_graphs:
             return
@@ -279,7 +279,9 @@ class Trainer:
         if failure is None:
             self.job.reporter.note(f"batch shapes compiled and captured: {count}, in {captured.seconds:.0f} s")
         else:
-            self.job.reporter.say(f"training continues without CUDA graphs, as a step cannot be captured: {failure}")
+            self.job.reporter.say(
+                f"training continues without CUDA graphs, because a step cannot be captured: {failure}"
+            )
 
     def _announce_stop(self) -> None:
         self.job.reporter.say("stopping after this step is finished and saved; press Ctrl-C again to stop at once")

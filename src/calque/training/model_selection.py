@@ -27,9 +27,9 @@ class ModelSelection:
         self.best: Judgement | None = None
 
     def validate(self, *, stop_requested: Callable[[], bool]) -> bool:
-        """Validates the current model and saves it if it is the best so far; False if a stop was requested meanwhile.
+        """Validates the current model and saves it if it is the best so far.
 
-        A stopped validation changes nothing, so it can be repeated.
+        Returns False if a stop was requested meanwhile. A stopped validation changes nothing, so it can be repeated.
         """
         with self.records.watch.paused():
             self.learner.update_judged()
@@ -49,7 +49,7 @@ class ModelSelection:
             return True
 
     def _watch_gradients(self) -> None:
-        """Records gradient flow if it is watched and due; the model and the random state stay as they are."""
+        """Records gradient flow if it is watched and due. The model and the random state stay unchanged."""
         config, step, model = self.job.config, self.learner.progress.step, self.learner.judged
         validation = -(-step // config.validate_every)  # the last may come early
         if self.job.gradient_flow is None or not self.job.ranks.leads or validation % config.watch_gradients:
@@ -88,11 +88,11 @@ class ModelSelection:
             self._say(f"mean of {len(weights)} checkpoints, {judgement.summary} (kept)")
 
     def keep_unvalidated(self) -> None:
-        """Saves the current model of a run that stops before its first validation; a validated one will replace it."""
+        """Saves the current model of a run that stops before its first validation. A validated one will replace it."""
         with self.records.watch.paused():
             self.learner.update_judged()
             self._save(Judgement(dict.fromkeys(self.job.judge.reports, math.nan)))
-            self._say(f"{self.job.folder / 'model'} has the weights of this step, which were never validated")
+            self._say(f"{self.job.folder / 'model'} contains the weights of this step, which were never validated")
             self.job.ranks.barrier()  # a rank that exited first would break the connection of the rank that is saving
 
     def _judge(self, stop_requested: Callable[[], bool]) -> Judgement:
@@ -112,14 +112,14 @@ class ModelSelection:
         return judgement._replace(values=dict(zip(judge.reports, numbers, strict=False)))
 
     def _measure(self, stop_requested: Callable[[], bool]) -> Judgement:
-        """Validates the model; if memory runs out, repeats this with smaller batches, which give the same result."""
+        """Validates the model. If memory runs out, repeats this with smaller batches, which give the same result."""
         parts = 1
         while parts < 2 * self.job.judge.positions:  # beyond this, every batch had a single row
             judgement = self._measure_in(parts, stop_requested)
             if judgement is not None:
                 return judgement
             parts *= 2
-            self._say(f"out of memory in validation, which is repeated with batches 1/{parts} as large")
+            self._say(f"out of memory in validation; repeating it with batches 1/{parts} as large")
         raise RankError(
             f"out of memory in the validation of step {self.learner.progress.step} even with one row at a time; "
             "the last checkpoint is intact; set a smaller search.maximum in config.toml and resume, or start "

@@ -15,7 +15,7 @@ class OptimiserConfig(Config):
     """SGD, Adadelta (Zeiler 2012), Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019)."""
 
     kind: Literal["adam", "adamw", "adadelta", "sgd"] = "adam"
-    """adam, adamw (they differ in weight_decay only), adadelta or sgd."""
+    """adam or adamw (which differ only in weight_decay), adadelta or sgd."""
     learning_rate: float = Field(default=1e-3, gt=0)
     """The peak learning rate, which the schedule scales. Papers use 1 with Adadelta, and 0.7 to 1 with plain SGD."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
@@ -29,7 +29,7 @@ class OptimiserConfig(Config):
     epsilon: float | None = Field(default=None, gt=0)
     """Added to the root mean square to avoid division by zero; by default 1e-9, for adadelta 1e-6."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """adamw: decoupled weight decay; the others: an L2 term in the gradient. Vectors (biases, norms) are exempt."""
+    """With adamw, decoupled weight decay; otherwise, an L2 term in the gradient. Vectors (biases, norms) are exempt."""
 
     @model_validator(mode="after")
     def _all_is_read(self, info: ValidationInfo) -> "OptimiserConfig":
@@ -48,7 +48,7 @@ OPTIMISERS_THAT_READ: dict[str, tuple[str, ...]] = {
 
 
 def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser for a model's trained parameters; only matrices have weight decay, not vectors such as biases."""
+    """The optimiser for a model's trained parameters. Vectors, such as biases, have no weight decay."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     matrices = [parameter for parameter in parameters if parameter.dim() > 1]
     vectors = [parameter for parameter in parameters if parameter.dim() <= 1]
@@ -71,7 +71,7 @@ def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Op
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The optimiser's unsharded state, named PARAMETER/KEY; if it is sharded, all ranks must call this."""
+    """The optimiser's unsharded state, named PARAMETER/KEY. If the state is sharded, all ranks must call this."""
     return {
         f"{name}/{key}": full_tensor(value.detach()).cpu().contiguous()
         for name, parameter in model.named_parameters()

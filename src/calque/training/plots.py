@@ -23,7 +23,7 @@ KEPT = {"color": "black", "linestyle": ":", "linewidth": 1}
 
 
 def draw_curves(run: Path) -> bool:
-    """Draws RUN/plots/training.svg and .png from metrics.jsonl and lengths.json; False if matplotlib is missing."""
+    """Draws RUN/plots/training.svg and .png from metrics.jsonl and lengths.json. Returns False without matplotlib."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -77,7 +77,7 @@ def draw_curves(run: Path) -> bool:
 
 
 def _curve(axes: Any, lines: list[dict[str, Any]], key: str, *, label: str) -> None:
-    """Draws a curve over steps; its points are marked if they are few, since a single point has no line."""
+    """Draws a curve over steps. Its points are marked if there are few, since a single point has no line."""
     known = [line for line in lines if key in line]
     steps, values = [line["step"] for line in known], [line[key] for line in known]
     axes.plot(steps, values, label=label, marker="o" if len(known) <= FEW else "", markersize=3)

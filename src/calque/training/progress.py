@@ -10,7 +10,7 @@ from calque.training.settings import TrainingConfig
 
 
 class Rank(NamedTuple):
-    """A sort key for validations, best first: the higher value, the higher tie-breaker, the lower loss, the first."""
+    """A sort key that puts the best validation first: higher value, then higher tie-breaker, lower loss, lower step."""
 
     negated_value: float
     negated_tie: float
@@ -28,7 +28,7 @@ def rank(value: float, *, loss: float, step: int, tie: float = 0.0) -> Rank:
 
 @dataclass
 class Progress:
-    """The progress of a run, which checkpoints hold besides tensors: its position and its best validations."""
+    """The state of a run that checkpoints save besides tensors, such as its position and its best validations."""
 
     step: int = 0
     epoch: int = 0
@@ -88,9 +88,9 @@ class Progress:
         return bool(before) and loss > min(before)
 
     def switch_selection(self, selection: Selection, *, validations: Mapping[int, Mapping[str, Any]]) -> str:
-        """Selects models by another metric or tie-breaker from now on; returns a line for the log that says so.
+        """Selects models by another metric or tie-breaker from now on. Returns a line for the log that says so.
 
-        The values of the best models are looked up in `validations`, lines of metrics.jsonl by step; a model whose
+        The values of the best models are looked up in `validations`, the lines of metrics.jsonl by step. A model whose
         line lacks the metric ranks below all others. The count of validations without improvement starts again.
         """
         metric, is_other_metric = selection.metric, selection.metric != self.metric
@@ -101,7 +101,7 @@ class Progress:
         self.best_steps_ties = [_known(selection.tie(line)) for line, _ in lines]
         message = f"training.metric is now {metric}" if is_other_metric else ""
         if not is_other_metric or selection.tie_breaker != "loss":
-            message = f"{message or 'training.metric is still ' + metric}, then {selection.tie_breaker}"
+            message = f"{message or 'training.metric is still ' + metric}, with ties broken by {selection.tie_breaker}"
         if self.best_value is None:
             return message
         line = validations.get(self.best_step, {})
@@ -125,5 +125,5 @@ class Progress:
 
 
 def _known(worth: float) -> float:
-    """The value of a metric (higher is better), or -inf if it is NaN, which means unknown."""
+    """The value of a metric (higher is better), or -inf if it is unknown (NaN)."""
     return -math.inf if math.isnan(worth) else worth

@@ -29,7 +29,7 @@ class Sizes(NamedTuple):
 
 
 class Records:
-    """The open records of a run; only the leading rank `writes`, and on other ranks every method does nothing."""
+    """The open records of a run. Only the leading rank `writes`; on other ranks, every method does nothing."""
 
     def __init__(
         self, folder: Path, *, writes: bool = True, tensorboard: bool = False, gradients: bool = False
@@ -64,7 +64,7 @@ class Records:
 
     @contextmanager
     def deletion_reported(self) -> Iterator[None]:
-        """A context in which a failed write is reported by `refuse_deleted` if the run folder is gone."""
+        """A context in which a failed write raises the error of `refuse_deleted` if the run folder is gone."""
         try:
             yield
         except (OSError, FolderError):
@@ -129,7 +129,7 @@ def _identity(folder: Path) -> tuple[int, int] | None:
 
 
 class Stopwatch:
-    """Measures seconds of training; it can be paused for validation and saving."""
+    """Measures seconds of training. It can be paused for validation and saving."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()

@@ -50,11 +50,11 @@ def terminal() -> Console:
 
 
 SILENCE = 60.0
-"""Seconds after which piped output has a line about the pace, so that a long run is seen to be alive."""
+"""After this many seconds of silence, piped output gets a line about the pace, to show that the run is alive."""
 
 
 class Reporter:
-    """Writes to log.txt and standard error; a progress bar appears only on a terminal, so piped output stays short.
+    """Writes to log.txt and standard error. A progress bar appears only on a terminal, so piped output stays short.
 
     If the terminal or pipe is closed, only its output is lost: the log and the run continue.
     """

@@ -50,7 +50,7 @@ def new_run_folder(folder: Path | None) -> Path:
 
 
 def _next_run(runs: Path) -> Path:
-    """A new folder with the next number; concurrent calls get different folders."""
+    """A new folder with the next number. Concurrent calls get different folders."""
     runs.mkdir(exist_ok=True)
     number = max((int(path.name) for path in runs.iterdir() if path.name.isdecimal()), default=0) + 1
     while True:
@@ -64,10 +64,10 @@ def _next_run(runs: Path) -> Path:
 
 
 def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) -> list[str]:
-    """Writes run.json when a run starts; when it is resumed, returns a note for each value that has changed since.
+    """Writes run.json when a run starts. When it is resumed, returns a note for each value that has changed since.
 
-    A note that was returned when the run was last resumed is not repeated.
-    Raises a DataError if the data has changed; its message names the corpora by their paths in `files`.
+    A note that was returned when the run was last resumed is not repeated. Raises a DataError if the data has changed;
+    its message names the corpora by their paths in `files`.
     """
     now = {
         "format": FORMAT,
@@ -158,12 +158,14 @@ def _read_record(folder: Path) -> dict[str, Any] | None:
     except ValueError:
         values = None
     if not isinstance(values, dict):
-        raise FolderError(f"{path}: expected a file with a JSON object that records what the run was started with")
+        raise FolderError(
+            f"{path}: not a JSON object with the settings that the run was started with; was the file changed?"
+        )
     return values
 
 
 def _flat(values: Mapping[str, Any], *, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value with its key; nested keys are joined by dots."""
+    """Yields every value with its key. Nested keys are joined by dots."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _flat(value, prefix=f"{prefix}{key}.")
@@ -172,7 +174,7 @@ def _flat(values: Mapping[str, Any], *, prefix: str = "") -> Iterator[tuple[str,
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file by a complete new one, or leaves it unchanged."""
+    """Replaces a file with a complete new one, or, if that fails, leaves it unchanged."""
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")

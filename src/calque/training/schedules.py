@@ -12,21 +12,21 @@ class ScheduleConfig(Config):
     """A linear warm-up, followed by one of six schedules."""
 
     kind: Literal["constant", "inverse_sqrt", "cosine", "linear", "halving", "plateau"] = "inverse_sqrt"
-    """inverse_sqrt: ∝ 1/√step (Vaswani 2017, §5.3); cosine and linear fall to `floor` at the last step; halving
-    multiplies the rate by `factor` at step `after` and then every `every` steps (Luong 2015, §4.1); plateau multiplies
-    it by `factor` after every `patience` validations without improvement."""
+    """inverse_sqrt falls in proportion to 1/√step (Vaswani 2017, §5.3); cosine and linear fall to `floor` at the last
+    step; halving multiplies the rate by `factor` at step `after` and then every `every` steps (Luong 2015, §4.1);
+    plateau multiplies it by `factor` after every `patience` validations without improvement."""
     warmup: int = Field(default=400, ge=0)
-    """Steps over which the rate rises from zero to its peak."""
+    """The number of steps over which the rate rises from zero to its peak."""
     floor: float = Field(default=0.0, ge=0, le=1)
     """The share of the peak at which cosine and linear end, and below which halving and plateau do not fall."""
     factor: float = Field(default=0.5, gt=0, lt=1)
-    """halving and plateau: what the rate is multiplied by."""
+    """halving and plateau: the factor of each reduction."""
     after: int = Field(default=5000, ge=1)
     """halving: the step of the first reduction."""
     every: int = Field(default=1000, ge=1)
-    """halving: steps between two reductions."""
+    """halving: the number of steps between two reductions."""
     patience: int = Field(default=2, ge=1)
-    """plateau: validations without improvement before a reduction."""
+    """plateau: the number of validations without improvement before a reduction."""
 
     @model_validator(mode="after")
     def _all_is_read(self, info: ValidationInfo) -> "ScheduleConfig":

@@ -23,27 +23,27 @@ class TrainingConfig(Config):
     steps: int = Field(default=10_000, ge=1)
     """The number of updates of the weights."""
     accumulate: int = Field(default=1, ge=1)
-    """Batches whose gradients are summed for one update."""
+    """The number of batches whose gradients are summed for one update."""
     accumulate_tokens: int = Field(default=0, ge=0)
-    """The least number of target tokens per update, from as many batches as needed; 0: `accumulate` batches."""
+    """The minimum number of target tokens per update, from as many batches as needed; with 0, `accumulate` applies."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """The probability mass spread over the whole vocabulary (Szegedy 2016, §7)."""
     clip: float = Field(default=1.0, ge=0)
-    """Gradients are scaled down to this norm; 0 turns clipping off."""
+    """Gradients with a larger norm are scaled down to this norm; 0 turns this off."""
     clip_value: float = Field(default=0.0, ge=0)
     """Each element of a gradient is clipped to ± this value before the norm is clipped; 0 turns this off."""
     skips: int = Field(default=20, ge=1)
     """Updates whose loss or gradient is not finite are skipped; the run stops after this many of them in a row."""
     log_every: int = Field(default=20, ge=1)
-    """Steps between two lines of metrics.jsonl."""
+    """The number of steps between two lines of metrics.jsonl."""
     validate_every: int = Field(default=500, ge=1)
-    """Steps between two validations."""
+    """The number of steps between two validations."""
     checkpoint_every: int = Field(default=500, ge=1)
-    """Steps between two checkpoints: the most work that a crash can lose."""
+    """The number of steps between two checkpoints, which is the most work that a crash can lose."""
     keep: int = Field(default=3, ge=1)
-    """Number of checkpoints that stay on disk."""
+    """The number of checkpoints that are kept on disk."""
     patience: int = Field(default=0, ge=0)
-    """Stop after this many validations in which neither the metric nor the loss improved; 0: never."""
+    """Stop after this many validations in which neither the metric nor the loss improved; 0 turns this off."""
     metric: str = "auto"
     """The validation metric that selects models; for translation bleu, chrf, ter, exact_match, loss or perplexity. auto
     is bleu for translation, or exact_match if the median validation target has fewer than 4 words, as BLEU counts
@@ -52,42 +52,43 @@ class TrainingConfig(Config):
     """The metric that decides between models with equal `metric`; after it, the lower loss decides. auto is chrf for
     exact_match, and loss for all other metrics."""
     average: int = Field(default=0, ge=0)
-    """The final model is the mean of this many checkpoints; 0 or 1: the model with the best validation."""
+    """The final model is the mean of this many checkpoints; with 0 or 1, it is the model with the best validation."""
     average_of: Literal["last", "best"] = "last"
     """Which checkpoints are averaged: the last, or those with the best validations (each validation then saves one)."""
     ema: float = Field(default=0.0, ge=0, lt=1)
-    """The decay of an exponential moving average of the weights, which is validated and saved; 0: no average."""
+    """The decay of an exponential moving average of the weights, which is validated and saved; 0 turns this off."""
     averaged_sgd: int = Field(default=0, ge=0)
     """After this many validations without improvement, the model becomes the mean of the weights of all steps from then
-    on (non-monotonically triggered averaging: Merity 2018, §3, with 5); 0: never."""
+    on (non-monotonically triggered averaging: Merity 2018, §3, with 5); 0 turns this off."""
     samples: int = Field(default=4, ge=0)
-    """Samples, such as translations, written to samples.txt at each validation."""
+    """The number of samples, such as translations, written to samples.txt at each validation."""
     watch_gradients: int = Field(default=0, ge=0)
-    """Record how gradients flow back through time, on a fixed sample of the validation data, at every N-th validation:
-    gradients.jsonl, plots/gradients.png; 0: never."""
+    """At every N-th validation, record how gradients flow back through time on a fixed sample of the validation data,
+    in gradients.jsonl and plots/gradients.png; 0 turns this off."""
     tensorboard: bool = False
-    """Write the metrics for TensorBoard too, to RUN/tensorboard."""
+    """Also write the metrics for TensorBoard, to RUN/tensorboard."""
     warm_start: Path | None = None
     """A run or model folder to initialise the weights from; embeddings of new pieces are initialised at random."""
     precision: Precision = "float32"
-    """The precision of the forward pass; weights and optimiser stay in float32 (float64: in float64). tf32 rounds the
-    inputs of matrix products to ten mantissa bits, in the forward and backward pass, on GPUs with TF32; elsewhere it is
-    float32. float16 scales the loss so that small gradients do not underflow; most CPUs have no float16 LSTM."""
+    """The precision of the forward pass; weights and optimiser state are in float32, or in float64 with float64. tf32
+    rounds the inputs of matrix products to ten mantissa bits, in the forward and backward pass, on GPUs with TF32;
+    elsewhere it is float32. float16 scales the loss so that small gradients do not underflow; most CPUs have no float16
+    LSTM."""
     arithmetic: Arithmetic = LATEST
     """The version of the arithmetic of a step; a run keeps the version it was started with, so that it can be resumed
     exactly. 3: on a GPU, a padded output layer and LSTMs that read padding; 2: on a CPU, dropout from 16-bit random
-    numbers, the loss in chunks and an LSTM of our own; 1: torch's."""
+    numbers, the loss in chunks and an LSTM of our own; 1: as torch computes it."""
     compile: bool = False
     """Compile the forward and backward pass with torch.compile and, on a GPU, capture it as CUDA graphs. Batches then
-    have static shapes; with subwords that vary, shapes cannot be static, and nothing is compiled."""
+    have static shapes. If training.subwords samples segmentations, shapes cannot be static, and nothing is compiled."""
     deterministic: bool = False
     """Use only deterministic operations; on a GPU this is slower and makes resuming exact."""
     sharded: bool = False
     """Shard weights and optimiser state among several processes (FSDP2)."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """auto: the fastest available."""
+    """The device to train on; auto is the fastest one available."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """CPU threads; by default all cores."""
+    """The number of CPU threads; by default, all cores are used."""
     objective: ObjectiveConfig = ObjectiveConfig()
     subwords: SubwordsConfig = FixedConfig()
     """fixed: words are always segmented the same way; bpe-dropout or unigram: each epoch samples new segmentations."""
@@ -98,7 +99,9 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _one_accumulation(self) -> "TrainingConfig":
         if self.accumulate > 1 and self.accumulate_tokens:
-            raise ValueError("accumulate is a number of batches, accumulate_tokens a number of tokens: set only one")
+            raise ValueError(
+                "accumulate (a number of batches) and accumulate_tokens (a number of tokens) cannot both be set"
+            )
         return self
 
     @model_validator(mode="after")
@@ -106,14 +109,15 @@ class TrainingConfig(Config):
         means = {"average": self.average > 1, "ema": self.ema > 0, "averaged_sgd": self.averaged_sgd > 0}
         if sum(means.values()) > 1:
             names = " and ".join(name for name, is_set in means.items() if is_set)
-            raise ValueError(f"{names} are all averages of the weights: set only one of them")
+            raise ValueError(f"{names} all average the weights: set only one of them")
         return self
 
     @model_validator(mode="after")
     def _fitted_whole(self) -> "TrainingConfig":
         if self.sharded and self.batch.tokens == "auto":
             raise ValueError(
-                'sharded and batch.tokens = "auto" cannot be combined: trial steps need the whole model on one device'
+                'sharded and batch.tokens = "auto" cannot be combined, as trial steps need the whole model on one '
+                "device; set batch.tokens to a number"
             )
         return self
 
@@ -140,7 +144,7 @@ class TrainingConfig(Config):
 
     @property
     def compiles(self) -> bool:
-        """Whether the run is compiled: if it is to be, and its batches have static shapes."""
+        """Whether the run is compiled: `compile` is set and its batches have static shapes."""
         return self.compile and self.batch.shapes == "static"
 
     @property
@@ -149,5 +153,5 @@ class TrainingConfig(Config):
         return self.clip > 0 or self.clip_value > 0
 
     def divides(self, ranks: int) -> bool:
-        """Whether the weights are sharded among this many ranks; a single rank holds all of them."""
+        """Whether the weights are sharded among this many ranks. A single rank holds all of them."""
         return self.sharded and ranks > 1

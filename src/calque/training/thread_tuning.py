@@ -49,7 +49,7 @@ def thread_counts(cores: int) -> list[int]:
 
 
 def measure_threads(counts: Sequence[int], *, seconds: float = SECONDS, sample: Sample = SMALL) -> dict[int, float]:
-    """Target tokens per second of wall time for each number of threads: the median of interleaved rounds."""
+    """For each number of threads, the target tokens per second of wall time: the median of interleaved rounds."""
     keep_memory()
     before = torch.get_num_threads()
     speeds: dict[int, list[float]] = {count: [] for count in counts}
@@ -81,7 +81,7 @@ def _speed(steps: Iterator[int], *, seconds: float) -> float:
 
 
 def _training_steps(sample: Sample) -> Iterator[int]:
-    """Trains a small Transformer on random tokens, one step at a time; yields the target tokens of each step."""
+    """Trains a small Transformer on random tokens and yields the number of target tokens after each step."""
     torch.manual_seed(0)
     side: dict[str, Any] = {
         "layers": sample.layers,

@@ -69,7 +69,7 @@ class Sums:
 
 
 def stream_seed(seed: int, purpose: str) -> int:
-    """A 63-bit seed for one purpose of a run; the random streams of different purposes are independent."""
+    """A 63-bit seed for one purpose of a run. The random streams of different purposes are independent."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
@@ -90,7 +90,7 @@ class MemorySplits:
         return self._parts.get(step, 1)
 
     def record(self, step: int, *, parts: int) -> None:
-        """Splits the batches of a step into this many parts from now on; the record is on disk when this returns."""
+        """Splits the batches of a step into this many parts from now on. The record is on disk when this returns."""
         self._parts[step] = parts
         if self._writes:
             with Journal(self._path) as journal:
@@ -127,7 +127,7 @@ class Updater:
         self.captured = self._captured_passes() if self._is_captured() else None
 
     def update(self, batches: Sequence[Batch], *, step: int, rate: float) -> None:
-        """Performs update number `step`; if memory runs out, repeats it with the batches split into more parts."""
+        """Performs update number `step`. If memory runs out, repeats it with the batches split into more parts."""
         parts = self.splits.parts(step)
         while (gradient := self._gradient(batches, step=step, parts=parts)) is None:
             parts *= 2
@@ -150,7 +150,7 @@ class Updater:
             self.carry = tuple(torch.where(finite, state, torch.zeros_like(state)) for state in gradient.carry)
 
     def _gradient(self, batches: Sequence[Batch], *, step: int, parts: int) -> "Gradient | None":
-        """Leaves the gradient over all ranks in `parameter.grad`; returns None if any rank ran out of memory."""
+        """Leaves the gradient over all ranks in `parameter.grad`. Returns None if any rank ran out of memory."""
         gradient: Gradient | None = None
         try:
             gradient = self._backward(batches, step=step, parts=parts)
@@ -243,7 +243,7 @@ class Updater:
         )
 
     def _reduce(self, gradient: "Gradient") -> None:
-        """Sums gradients, losses and statistics over all ranks; a gradient that a rank does not have counts as zero."""
+        """Sums gradients, losses and statistics over all ranks. A gradient that is missing on a rank counts as zero."""
         sums = [gradient.losses] if gradient.statistics is None else [gradient.losses, gradient.statistics]
         if self.is_sharded:
             self.ranks.all_reduce(sums)
@@ -269,7 +269,7 @@ class Updater:
         return whole, is_clipped | (limited > self.config.clip) if self.config.clip else is_clipped
 
     def _apply(self, *, rate: float, finite: Tensor) -> None:
-        """Updates the weights if all values are finite; on a GPU, Adam's kernel checks this without the host."""
+        """Updates the weights if all values are finite. On a GPU, Adam's kernel checks this without the host."""
         set_learning_rate(self.optimiser, rate)
         if self.scaler.is_enabled():
             self.scaler.step(self.optimiser)
@@ -297,7 +297,7 @@ class Updater:
 
 
 class Gradient(NamedTuple):
-    """What a forward and backward pass yields besides the gradients in the parameters: losses, statistics and state."""
+    """The results of a forward and backward pass besides the gradients in the parameters."""
 
     losses: Tensor  # [1 + parts], the objective and the loss's parts
     statistics: Tensor | None
@@ -305,7 +305,7 @@ class Gradient(NamedTuple):
 
 
 def split_carry(carry: Carry | None, rows: int, parts: int) -> list[Carry | None]:
-    """The rows of the state carried from the previous batch, for each part of a batch that is split into parts."""
+    """The state carried from the previous batch, split like a batch of `rows` rows into `parts` parts."""
     slices = row_slices(rows, parts=parts)
     if carry is None:
         return [None] * len(slices)

@@ -1,4 +1,4 @@
-"""Output streams that fail: a full disk, a pipe without a reader, a closed terminal."""
+"""Handling of failed output streams: a full disk, a pipe without a reader, a closed terminal."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)  # a pipe without a reader, a clo
 
 @contextmanager
 def ignore_write_errors(stream: TextIO, *, errors: Collection[int] | None = None) -> Iterator[None]:
-    """Ignores a failed write to a stream and discards all later output; with `errors`, only for these errno values."""
+    """Ignores a failed write to a stream and discards all later output; with `errors`, only for those errno values."""
     try:
         yield
     except OSError as error:

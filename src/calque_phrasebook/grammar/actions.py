@@ -14,7 +14,7 @@ from calque_phrasebook.meaning import Action, Duration, Nominal, NounPhrase, Ori
 
 
 def _verb_weight(verb: Verb) -> float:
-    """Returns a larger weight for a verb with many objects, so that its nouns are drawn often enough."""
+    """Returns a weight that grows with the number of a verb's possible objects, so that each is drawn often enough."""
     size = sum(len(nouns.CLASSES[kind]) for kind in verb.objects)
     return float(size**0.55)
 

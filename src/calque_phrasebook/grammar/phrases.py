@@ -60,7 +60,7 @@ _topical = choose("topical determiner", (50, only(THIS)), (20, owned), (22, only
 
 @cache
 def thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of things of a class as objects of an affirmed verb: an apple, these three books, a red car."""
+    """Returns a rule that draws things of a class as objects of a verb: an apple, these three books, a red car."""
     members = word(kind, nouns.CLASSES[kind])
     plain = build("thing", Nominal, members, _affirmed)
     if not adjectives.DESCRIPTIONS.get(kind):
@@ -71,61 +71,61 @@ def thing(kind: str) -> Rule[NounPhrase]:
 
 @cache
 def brief_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of things of a class without adjectives: a book, two apples, this car."""
+    """Returns a rule that draws things of a class without adjectives: a book, two apples, this car."""
     return build("brief thing", Nominal, word(kind, nouns.CLASSES[kind]), _brief)
 
 
 @cache
 def denied_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of things of a class as objects of a negated verb: no apples, not this book."""
+    """Returns a rule that draws things of a class as objects of a negated verb: no apples, not this book."""
     return build("denied thing", Nominal, word(kind, nouns.CLASSES[kind]), _denied)
 
 
 @cache
 def habitual_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of things of a class as objects of a habitual action: apples, two books."""
+    """Returns a rule that draws things of a class as objects of a habitual action: apples, two books."""
     return build("habitual thing", Nominal, word(kind, nouns.CLASSES[kind]), _habitual)
 
 
 @cache
 def bare_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of nouns of a class without a determiner, meant in general: apples, German."""
+    """Returns a rule that draws nouns of a class without a determiner, meant in general: apples, German."""
     return build("things in general", Nominal, word(kind, nouns.CLASSES[kind]), only(BARE))
 
 
 @cache
 def certain_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of things of a class with the definite article, known from the situation: the door."""
+    """Returns a rule that draws things of a class with the definite article, known from the situation: the door."""
     return build("certain thing", Nominal, word(kind, nouns.CLASSES[kind]), only(THE))
 
 
 @cache
 def topical_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of things of a class as the topic of a sentence: this apple, these books, my car."""
+    """Returns a rule that draws things of a class as the topic of a sentence: this apple, these books, my car."""
     return build("topical thing", Nominal, word(kind, nouns.CLASSES[kind]), _topical)
 
 
 @cache
 def which_things(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of things of a class in a question with *which*: which apple."""
+    """Returns a rule that draws things of a class in a question with *which*: which apple."""
     return build("which of the things", Nominal, word(kind, nouns.CLASSES[kind]), only(WHICH))
 
 
 @cache
 def how_many_things(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of things of a class in a question with *how many*: how many apples."""
+    """Returns a rule that draws things of a class in a question with *how many*: how many apples."""
     return build("how many of the things", Nominal, word(kind, nouns.CLASSES[kind]), only(HOW_MANY))
 
 
 @cache
 def single_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the rule of single things of a class that can be pointed at: this apple, my car."""
+    """Returns a rule that draws single things of a class that can be pointed at: this apple, my car."""
     pointed = choose("pointed", (60, only(THIS)), (40, owned))
     return build("single thing", Nominal, word(kind, nouns.CLASSES[kind]), pointed)
 
 
 def of_classes(verb: Verb, rule_of: Callable[[str], Rule[NounPhrase]]) -> Rule[NounPhrase]:
-    """Returns the rule of the objects that a verb selects; every noun of the classes it takes is equally likely."""
+    """Returns a rule that draws the objects of a verb; every noun of the classes that it takes is equally likely."""
     return choose("selected object", *((len(nouns.CLASSES[kind]), rule_of(kind)) for kind in verb.objects))
 
 
@@ -157,7 +157,7 @@ groceries = choose(
 
 
 def stuff_in_general(stuff: Sequence[Noun]) -> Rule[NounPhrase]:
-    """Returns the rule of nouns for stuff without an amount: tea, shoes."""
+    """Returns a rule that draws nouns for stuff without an amount: tea, shoes."""
     return build("stuff in general", Nominal, word("stuff", stuff), only(BARE))
 
 
@@ -165,7 +165,7 @@ def stuff_in_general(stuff: Sequence[Noun]) -> Rule[NounPhrase]:
 
 
 def pronouns(*persons: Person) -> Rule[NounPhrase]:
-    """Returns the rule that draws the pronouns of the given persons."""
+    """Returns a rule that draws the pronouns of the given persons."""
     return build("pronoun", Pronoun, word("person", persons))
 
 

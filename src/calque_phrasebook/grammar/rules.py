@@ -1,6 +1,6 @@
 """A small engine for weighted rules: it draws derivations of a grammar and counts them.
 
-A rule has a name, the number of different values it can derive, and a function that draws one at random. Choosing among
+A rule has a name, the number of distinct values it can derive, and a function that draws one at random. Choosing among
 alternatives adds their counts, and building a node from independent parts multiplies theirs, so counts are exact.
 """
 
@@ -56,7 +56,7 @@ def choose(name: str, *options: tuple[float, Rule[T]]) -> Rule[T]:
 
 
 def _leaves(weight: float, rule: Rule[T]) -> Iterator[tuple[float, Rule[T]]]:
-    """Yields the alternatives of a choice, which share its weight; for any other rule, the rule and its weight."""
+    """Yields the alternatives of a choice, which share its weight; yields any other rule itself, with its weight."""
     if not rule.leaves:
         yield weight, rule
     whole = sum(share for share, _ in rule.leaves)
@@ -65,7 +65,7 @@ def _leaves(weight: float, rule: Rule[T]) -> Iterator[tuple[float, Rule[T]]]:
 
 
 def productions(rule: Rule[Any]) -> dict[str, int]:
-    """Returns the names of all rules with parts, from this one down, and the number of variants of each."""
+    """Maps the name of every rule with parts, in the tree below this rule, to the number of rules of that name."""
     return {name: len(rules) for name, rules in _by_name(rule).items()}
 
 

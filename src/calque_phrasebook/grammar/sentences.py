@@ -364,5 +364,5 @@ def count() -> int:
 
 
 def rules() -> dict[str, int]:
-    """Returns the names of the grammar's productions, with the number of variants of each."""
+    """Maps the name of every production of the grammar to its number of variants."""
     return productions(root)

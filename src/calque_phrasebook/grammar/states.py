@@ -36,7 +36,7 @@ def _degrees(values: tuple[Phrase, ...]) -> Rule[Phrase | None]:
 
 
 def _graded(adjective_names: tuple[Adjective, ...]) -> Rule[Quality]:
-    """Returns a rule of adjectives with degrees; adjectives of praise take only some degrees."""
+    """Returns a rule that draws adjectives with degrees; adjectives of praise take only some degrees."""
     praise = [adjective for adjective in adjective_names if adjective in adjectives.PRAISE]
     others = [adjective for adjective in adjective_names if adjective not in adjectives.PRAISE]
     options = [

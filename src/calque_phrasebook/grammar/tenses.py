@@ -62,12 +62,12 @@ ActionRule = Rule[Action]
 def past(
     subject: SubjectRule, action: ActionRule, *, fronting: Rule[bool] = perhaps_fronted, time: Rule[Phrase] = past_time
 ) -> Rule[Clause]:
-    """Returns the rule of clauses about past actions: she bought a car yesterday."""
+    """Returns a rule that draws clauses about past actions: she bought a car yesterday."""
     return build("past", partial(timed, tense="past", negative=False), subject, action, time, fronting)
 
 
 def negated_past(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = past_time) -> Rule[Clause]:
-    """Returns the rule of negated clauses about past actions: she did not buy this car yesterday."""
+    """Returns a rule that draws negated clauses about past actions: she did not buy this car yesterday."""
     return build("past denied", partial(timed, tense="past", negative=True), subject, action, time, in_place)
 
 
@@ -78,17 +78,17 @@ def future(
     fronting: Rule[bool] = perhaps_fronted,
     time: Rule[Phrase] = future_time,
 ) -> Rule[Clause]:
-    """Returns the rule of clauses about future actions."""
+    """Returns a rule that draws clauses about future actions."""
     return build("future", partial(timed, tense="future", negative=False), subject, action, time, fronting)
 
 
 def negated_future(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns the grammar rule for negated clauses about the future: she will not swim tomorrow."""
+    """Returns a rule that draws negated clauses about the future: she will not swim tomorrow."""
     return build("future denied", partial(timed, tense="future", negative=True), subject, action, future_time, in_place)
 
 
 def habit(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = regular_time) -> Rule[Clause]:
-    """Returns the grammar rule for clauses about regular actions: every day, often."""
+    """Returns a rule that draws clauses about regular actions: every day, often."""
     regular = partial(timed, tense="habit", negative=False)
     return choose(
         "habit",
@@ -98,17 +98,17 @@ def habit(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = regu
 
 
 def never(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns the rule of clauses about actions that someone does not do in general: she does not eat apples."""
+    """Returns a rule that draws clauses about actions that someone does not do in general: she does not eat apples."""
     return build("general denial", _general, subject, action)
 
 
 def ongoing(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns the rule of clauses about ongoing actions."""
+    """Returns a rule that draws clauses about ongoing actions."""
     return build("ongoing", _ongoing, subject, action)
 
 
 def modal(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns the rule of clauses with a modal verb (can, must, want to), perhaps with a future time."""
+    """Returns a rule that draws clauses with a modal verb (can, must, want to), perhaps with a future time."""
     plain = build("modal", partial(modally, negative=False), subject, action, any_modal)
     return choose(
         "modality", (65, plain), (35, build("timed modal", _modally_timed, subject, action, any_modal, future_time))
@@ -116,15 +116,15 @@ def modal(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
 
 
 def negated_modal(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns the rule of negated clauses with a modal verb (cannot, may not, does not want to)."""
+    """Returns a rule that draws negated clauses with a modal verb (cannot, may not, does not want to)."""
     return build("modal denied", partial(modally, negative=True), subject, action, _deniable)
 
 
 def state(subject: SubjectRule, predicate: Rule[Predicate] | ActionRule) -> Rule[Clause]:
-    """Returns the rule of clauses about a present state."""
+    """Returns a rule that draws clauses about a present state."""
     return build("state", Clause, subject, predicate)
 
 
 def negated_state(subject: SubjectRule, predicate: Rule[Predicate] | ActionRule) -> Rule[Clause]:
-    """Returns the rule of negated clauses about a present state."""
+    """Returns a rule that draws negated clauses about a present state."""
     return build("state denied", partial(Clause, negative=True), subject, predicate)

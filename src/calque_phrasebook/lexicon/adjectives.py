@@ -22,7 +22,7 @@ def _lists(section: str) -> dict[str, tuple[Adjective, ...]]:
 
 
 DESCRIPTIONS = _lists("describes")
-"""The adjectives that describe the nouns of each class."""
+"""Maps each class of nouns to the adjectives that can describe them."""
 among("describes", DESCRIPTIONS, known=CLASSES)
 _KINDS = _lists("kinds")
 MOODS, CHARACTER = _KINDS["mood"], _KINDS["character"]
@@ -36,5 +36,5 @@ def attributes(kind: str) -> tuple[Adjective, ...]:
 
 
 def core_attributes(kind: str) -> tuple[Adjective, ...]:
-    """Returns the most common of the adjectives that can precede a noun of a class, also in the nominative."""
+    """Returns the most common adjectives that can precede a noun of a class, even one in the nominative."""
     return tuple(adjective for adjective in DESCRIPTIONS[kind] if adjective in _KINDS["core_attribute"])

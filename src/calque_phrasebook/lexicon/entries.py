@@ -1,4 +1,4 @@
-"""From the entries of the tables to lexemes: which fields each kind of word has, and what they hold.
+"""Builds lexemes from the entries of the tables, and defines the fields of each kind of word.
 
 Every entry has `en`, `de` and `zh`. Irregular forms follow the base form, separated by commas, as in a dictionary;
 regular forms are left out. The classes in `lexemes.py` explain the other fields, under the same names spelled out.
@@ -28,9 +28,9 @@ CORRESPONDING = "·"  # separates the parts of a phrase that correspond: yesterd
 
 
 def noun(entry: Entry) -> Noun:
-    """Returns the noun of `{ en = "child, children", de = "das Kind, Kinder", zh = "孩子", classifier = "个" }`.
+    """Returns the noun in `{ en = "child, children", de = "das Kind, Kinder", zh = "孩子", classifier = "个" }`.
 
-    A noun with `number = "mass"` has no plural, one with `number = "plural"` no English singular (shoes, der Schuh).
+    A noun with `number = "mass"` has no plural; with `number = "plural"`, it has no English singular (shoes).
     """
     number = _one_of("number", entry.text("number", default="both"), known=("both", "mass", "plural"))
     singular, *plural = entry.forms("en", least=1, most=2 if number == "both" else 1)
@@ -59,7 +59,7 @@ def noun(entry: Entry) -> Noun:
 def verb(
     entry: Entry, *, objects: Collection[str] = (), places: Collection[str] = (), manners: Collection[str] = ()
 ) -> Verb:
-    """Returns the verb of `{ en = "see, saw", de = "an|sehen, sieht, angesehen", zh = "看", objects = "show" }`.
+    """Returns the verb in `{ en = "see, saw", de = "an|sehen, sieht, angesehen", zh = "看", objects = "show" }`.
 
     English: base, irregular past, irregular -ing form. German: infinitive with a bar after a separable prefix, third
     person without the prefix, participle. `objects`, `places` and `manners` are the names that a verb may select.
@@ -97,10 +97,11 @@ def verb(
 
 
 def adjective(entry: Entry) -> Adjective:
-    """Returns the adjective of `{ en = "old, older", de = "alt, älter", zh = "旧" }`: base and irregular comparative.
+    """Returns the adjective in `{ en = "old, older", de = "alt, älter", zh = "旧" }`: base and irregular comparative.
 
-    English without a comparative takes *more*, German *-er*. `de_stem` stands before endings (teur-). Chinese takes 的
-    before a noun if it has two characters or `particle`; a word that ends in 色 is a colour.
+    Without a comparative, English takes *more* and German *-er*. `de_stem` is the stem before endings (teur-). In
+    Chinese, an adjective of two characters or with `particle` takes 的 before a noun, and one that ends in 色 is a
+    colour.
     """
     base, *comparative = entry.forms("en", least=1, most=2)
     german, *german_comparative = entry.forms("de", least=1, most=2)
@@ -119,13 +120,13 @@ def adjective(entry: Entry) -> Adjective:
 
 
 def place(entry: Entry) -> Place:
-    """Returns the place of `{ en = "in the park", de = "der Park", de_at = "in", zh = "公园", zh_at = "里" }`.
+    """Returns the place in `{ en = "in the park", de = "der Park", de_at = "in", zh = "公园", zh_at = "里" }`.
 
     `de_to` is the preposition of motion, if it differs from `de_at`.
     """
     preposition, article, *name = entry.text("en").split()
     if article != "the" or not name:
-        raise ValueError(f"en = {entry.text('en')!r}: expected a preposition, the, and a name")
+        raise ValueError(f"en = {entry.text('en')!r}: expected a preposition, 'the' and a name, as in 'in the park'")
     gender, german = _with_article(entry.text("de"))
     at = entry.text("de_at")
     return Place(
@@ -143,13 +144,13 @@ def place(entry: Entry) -> Place:
 
 
 def town(entry: Entry) -> Place:
-    """Returns the city or country of `{ en = "Munich", de = "München", zh = "慕尼黑" }`."""
+    """Returns the city or country in `{ en = "Munich", de = "München", zh = "慕尼黑" }`."""
     name = tuple(entry.text("en").split())
     return Place(name, "in", "to", entry.text("de"), "in", "nach", None, entry.text("zh"), "", ())
 
 
 def phrase(entry: Entry) -> Phrase:
-    """Returns the phrase of `{ en = "yesterday·evening", de = "gestern·Abend", zh = "昨天·晚上" }`.
+    """Returns the phrase in `{ en = "yesterday·evening", de = "gestern·Abend", zh = "昨天·晚上" }`.
 
     Dots separate the parts that correspond in the three languages; a text without dots corresponds to all parts.
     """
@@ -160,19 +161,19 @@ def phrase(entry: Entry) -> Phrase:
 
 
 def unit(entry: Entry) -> Unit:
-    """Returns the unit of `{ en = "hours", de = "Stunden", zh = "小时", classifier = "个" }`."""
+    """Returns the unit in `{ en = "hours", de = "Stunden", zh = "小时", classifier = "个" }`."""
     classifier = entry.text("classifier", default="")
     return Unit(entry.text("en"), entry.text("de"), entry.text("zh"), classifier)
 
 
 def clock_hour(entry: Entry) -> ClockHour:
-    """Returns the hour of `{ en = "one", de = "ein", de_alone = "eins", zh = "一" }`."""
+    """Returns the hour in `{ en = "one", de = "ein", de_alone = "eins", zh = "一" }`."""
     before = entry.text("de")
     return ClockHour(entry.text("en"), before, entry.text("de_alone", default="") or before, entry.text("zh"))
 
 
 def precipitation(entry: Entry) -> Precipitation:
-    """Returns the verb of `{ en = "rain", de = "regnen, regnet, geregnet", zh = "下雨" }`."""
+    """Returns the verb in `{ en = "rain", de = "regnen, regnet, geregnet", zh = "下雨" }`."""
     base = entry.text("en")
     infinitive, third, participle = entry.forms("de", least=3, most=3)
     return Precipitation(
@@ -188,7 +189,7 @@ def precipitation(entry: Entry) -> Precipitation:
 
 
 def modal(entry: Entry) -> Modal:
-    """Returns the modal verb of `{ en = "can", de = "kann, kannst, kann, können", zh = "能" }`: ich, du, er, wir."""
+    """Returns the modal verb in `{ en = "can", de = "kann, kannst, kann, können", zh = "能" }`: ich, du, er, wir."""
     first, second, third, plural = entry.forms("de", least=4, most=4)
     return Modal(tuple(entry.text("en").split()), (first, second, third, plural), entry.text("zh"))
 
@@ -196,7 +197,7 @@ def modal(entry: Entry) -> Modal:
 def _with_article(german: str) -> tuple[Gender, str]:
     article, _, word = german.partition(" ")
     if article not in GENDERS or not word:
-        raise ValueError(f"de = {german!r}: expected der, die or das, and a noun")
+        raise ValueError(f"de = {german!r}: expected 'der', 'die' or 'das' and a noun")
     return GENDERS[article], word
 
 

@@ -38,7 +38,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb: its English forms, German principal parts and Chinese word; a complement belongs to its meaning."""
+    """A verb: its English forms, German principal parts and Chinese word, with a complement if it needs one."""
 
     english: str
     english_third: str
@@ -90,7 +90,7 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A place where one is or goes to: in the park, to the park. Towns and home have no article."""
+    """A place where someone is or goes: in the park, to the park. Towns and home have no article."""
 
     english: tuple[str, ...]
     english_at: str

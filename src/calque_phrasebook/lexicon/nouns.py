@@ -6,7 +6,7 @@ from calque_phrasebook.lexicon.tables import read_table
 
 _TABLE = read_table("nouns.toml")
 GROUPS: dict[str, tuple[Noun, ...]] = {group: _TABLE.entries(group, noun) for group in _TABLE.groups}
-"""The nouns by group; every noun is in exactly one."""
+"""The nouns by group; every noun is in exactly one group."""
 
 
 def _members(kind: str) -> tuple[Noun, ...]:

@@ -6,7 +6,7 @@ A table has groups of entries, one entry per line:
       { en = "apple", de = "der Apfel, Äpfel", zh = "苹果", classifier = "个" },
     ]
 
-A group that cannot be read is rejected with all of its problems: file, group, entry, field.
+All problems of a group are reported together, with file, group, entry and field.
 """
 
 import tomllib
@@ -36,7 +36,7 @@ class Entry:
         if value is None:
             raise ValueError(f"{name} is missing")
         if not isinstance(value, str) or value != value.strip() or (value == "" and name in self._fields):
-            raise ValueError(f"{name} = {value!r}: expected text, not empty and without spaces around it")
+            raise ValueError(f"{name} = {value!r}: expected text that is not empty and has no spaces around it")
         return value
 
     def forms(self, name: str, *, least: int, most: int) -> list[str]:
@@ -65,7 +65,7 @@ class Entry:
     def refuse_unread(self) -> None:
         """Raises a ValueError if the entry has fields that were not read."""
         if unknown := sorted(set(self._fields) - self._read):
-            raise ValueError(f"unknown {', '.join(unknown)}; expected some of {', '.join(sorted(self._read))}")
+            raise ValueError(f"unknown {', '.join(unknown)}; the fields are {', '.join(sorted(self._read))}")
 
 
 class Table:
@@ -81,7 +81,7 @@ class Table:
         return tuple(self._groups)
 
     def entries(self, group: str, make: Callable[[Entry], T]) -> tuple[T, ...]:
-        """Returns `make(entry)` for each entry of a group; a DataError lists every problem."""
+        """Returns `make(entry)` for each entry of a group; raises a DataError that lists every problem."""
         made: list[T] = []
         problems: list[str] = []
         lines = self._groups.get(group, [])
@@ -119,9 +119,9 @@ def read_table(name: str) -> Table:
 
 
 def among(name: str, words: Collection[str], *, known: Collection[str]) -> tuple[str, ...]:
-    """Returns the words of the field `name`; a ValueError names those that are not in `known`."""
+    """Returns the words of the field `name`; raises a ValueError that names those that are not in `known`."""
     if unknown := [word for word in words if word not in known]:
-        raise ValueError(f"{name}: unknown {', '.join(unknown)}; expected some of {', '.join(known)}")
+        raise ValueError(f"{name}: unknown {', '.join(unknown)}; choose from {', '.join(known)}")
     return tuple(words)
 
 

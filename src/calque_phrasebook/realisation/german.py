@@ -104,7 +104,7 @@ def statement(clause: Clause, *, at: Part) -> list[Word]:
 
 
 def inverted(frame: Frame, *, front: list[Word]) -> list[Word]:
-    """Returns a main clause with the verb before the subject, after the words in `front`, which may be none."""
+    """Returns a main clause: the words in `front` (perhaps none), then the verb, then the subject."""
     return [*front, frame.finite, *frame.subject, *_after(frame)]
 
 

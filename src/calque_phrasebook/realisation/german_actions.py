@@ -27,7 +27,7 @@ def fields(
 ) -> Fields:
     """Returns the words around the verb of an action; `negative` is the part that the negation expresses.
 
-    The order of the middle: pronouns, adverbs, known things, nicht, gern, circumstances, new things, manner, goal.
+    The middle field is ordered: pronouns, adverbs, known things, nicht, gern, circumstances, new things, manner, goal.
     """
     objects = _objects(action, at=at, negative=negative)
     middle = [

@@ -122,7 +122,7 @@ def _nominal(phrase: Nominal, *, case: Case, at: Part) -> list[Word]:
 
 
 def noun_form(noun: Noun, *, plural: bool, case: Case) -> str:
-    """Returns a noun's form: Hund, Hunde, Hunden, Jungen."""
+    """Returns a noun's form for its number and case: Hund, Hunde, Hunden, Jungen."""
     if plural:
         needs_n = case == "dative" and noun.german_plural[-1] not in "ns"
         return noun.german_plural + "n" * needs_n
@@ -156,7 +156,7 @@ def where(place: Place | Spot, *, at: Part) -> list[Word]:
 
 
 def toward(place: Place | Spot, *, at: Part) -> list[Word]:
-    """Returns the place where something goes: in den Park, auf den Tisch, nach Berlin."""
+    """Returns the phrase for the destination of a movement: in den Park, auf den Tisch, nach Berlin."""
     if isinstance(place, Spot):
         return _spot(place, case="accusative", at=at)
     return _place(place, place.german_to, case="dative" if place.german_to == "zu" else "accusative", at=at)
@@ -192,7 +192,7 @@ WILL = ("werde", "wirst", "wird", "werden")
 
 
 def present(verb: Verb, *, person: int) -> str:
-    """Returns the present of a verb, without its prefix: kaufe, kaufst, kauft, kaufen."""
+    """Returns the present-tense form of a verb, without its prefix: kaufe, kaufst, kauft, kaufen."""
     return (verb.german_first, _second(verb.german_third), verb.german_third, verb.german)[person]
 
 
@@ -203,7 +203,7 @@ def _second(third: str) -> str:
 
 
 def perfect_auxiliary(verb: Verb, *, person: int) -> str:
-    """Returns haben or sein in the person: hat (gekauft), ist (gegangen)."""
+    """Returns the form of *haben* or *sein* for a person: hat (gekauft), ist (gegangen)."""
     return (BE if verb.german_auxiliary == "sein" else HAVE)[person]
 
 

@@ -1,8 +1,8 @@
 """Words with the parts of the meaning that they express.
 
 Words of two languages correspond if they express the same part (`alignment.py`). A word may express several parts
-(*cannot*: modality and negation), several words one part (*post office*), and a word that only the grammar of its
-language requires (the *do* of a question, a Chinese classifier) none.
+(*cannot*: modality and negation), and several words may express one part (*post office*). A word that only the grammar
+of its language requires (the *do* of a question, a Chinese classifier) expresses none.
 """
 
 from typing import Literal, NamedTuple
@@ -16,7 +16,7 @@ Field = Literal[
     "quality", "recipient", "relation", "second", "standard", "stuff", "subject", "tense", "thing", "time", "unit",
     "vehicle", "verb", "what", "when", "where",
 ]  # fmt: skip
-"""The names of the fields that meanings consist of."""
+"""The names of all fields of meanings."""
 
 Marker = Literal[
     "age",  # twenty years *old*, zwanzig Jahre *alt*

@@ -85,14 +85,14 @@ def test_decoding_speeds_are_those_of_the_lines(tmp_path: Path, capsys: pytest.C
 
 MISTAKES: dict[str, tuple[Main, list[str], str]] = {
     "no such revision": (train.main, ["--against", "nowhere"], "neither a folder that holds src/calque nor"),
-    "no such contender": (train.main, ["--tokens-of", "it=3"], "no contender 'it'; there are here"),
+    "no such contender": (train.main, ["--tokens-of", "it=3"], "no contender 'it'; choose from here"),
     "not a number": (train.main, ["--tokens-of", "here=-3"], "'-3' is not a positive whole number"),
     "steps that fall": (train.main, ["--steps", "9", "9"], "--steps 9 9: the second number must be larger"),
     "no corpus": (train.main, ["--corpus", "elsewhere"], "--corpus elsewhere: no such folder"),
     "no folder for JSON": (train.main, ["--json", "no/where.json"], "--json no/where.json: no such folder"),
-    "too few lines": (decode.main, ["--lines", "2", "999"], "pairs has 600 test and training lines in total"),
-    "no such trainer": (decode.main, ["--trained-by", "it"], "--trained-by it: no such contender; there are here"),
-    "too short": (train.main, ["--steps", "1", "2", "--tokens", "0"], "at least 1 is needed"),
+    "too few lines": (decode.main, ["--lines", "2", "999"], "pairs has only 600 test and training lines"),
+    "no such trainer": (decode.main, ["--trained-by", "it"], "--trained-by it: no such contender; choose from here"),
+    "too short": (train.main, ["--steps", "1", "2", "--tokens", "0"], "expected a whole number of at least 1"),
 }
 
 
@@ -173,4 +173,4 @@ def test_padding_is_weighted_by_tokens_and_other_lines_do_not_count(tmp_path: Pa
 @pytest.mark.parametrize("command", [train.main, decode.main])
 def test_a_gpu_is_asked_for_where_there_is_none(command: Main, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["--device", "cuda"]) == 2
-    assert "--device cuda: no GPU that torch can use on this machine" in capsys.readouterr().err
+    assert "--device cuda: torch finds no GPU that it can use on this machine" in capsys.readouterr().err

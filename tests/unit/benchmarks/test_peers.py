@@ -131,7 +131,7 @@ def test_with_a_shortlist_calque_takes_part_twice() -> None:
 
 
 def test_missing_peers_are_named_with_the_command_that_installs_them(tmp_path: Path) -> None:
-    with pytest.raises(BenchmarkError, match=r"no environment of opennmt-py, eole there; .*install --into .* eole$"):
+    with pytest.raises(BenchmarkError, match=r"it has no environment for opennmt-py, eole; .*install --into .* eole$"):
         open_environments(tmp_path, ["opennmt-py", "eole"])
 
 
@@ -146,10 +146,14 @@ def test_a_floor_is_operations_per_second_divided_by_operations() -> None:
 @pytest.mark.parametrize(
     ("main", "words", "message"),
     [
-        (train.main, ["--peers", "nowhere"], "--peers nowhere: no environment of opennmt-py, eole there"),
-        (train.main, ["--peers", "nowhere", "--work", "language-model"], "--work transformer and --work lstm"),
-        (decode.main, ["--peers", "nowhere"], "--peers nowhere: no environment of ctranslate2 there"),
-        (decode.main, ["--peers", "nowhere", "--work", "lstm"], "--peers nowhere: no environment of opennmt-py"),
+        (train.main, ["--peers", "nowhere"], "--peers nowhere: it has no environment for opennmt-py, eole"),
+        (train.main, ["--peers", "nowhere", "--work", "language-model"], "--work transformer or --work lstm"),
+        (decode.main, ["--peers", "nowhere"], "--peers nowhere: it has no environment for ctranslate2"),
+        (
+            decode.main,
+            ["--peers", "nowhere", "--work", "lstm"],
+            "--peers nowhere: it has no environment for opennmt-py",
+        ),
     ],
 )
 def test_peers_that_are_not_there_are_a_message(

@@ -54,7 +54,7 @@ def test_a_revision_without_sources_is_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [[HERE], ["HEAD", "HEAD"]])
 def test_two_contenders_cannot_have_one_name(tmp_path: Path, given: list[str]) -> None:
-    with pytest.raises(BenchmarkError, match="the name is taken"):
+    with pytest.raises(BenchmarkError, match="another contender already has this name"):
         open_trees(given, folder=tmp_path)
 
 

@@ -55,7 +55,9 @@ def test_channels_are_mixed_block_by_block(tmp_path: Path, monkeypatch: pytest.M
 def test_a_file_of_too_many_samples_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     soundfile.write(tmp_path / "a.wav", sine(), 8000)
     monkeypatch.setattr("calque.data.audio.MOST", 3999)
-    with pytest.raises(DataError, match=r"a\.wav: 4,000 samples per channel, more than 3,999; split it"):
+    with pytest.raises(
+        DataError, match=r"a\.wav: 4,000 samples per channel, at most 3,999 are read; split the recording"
+    ):
         read_sound(Clip("a.wav"), folder=tmp_path)
     assert len(read_sound(Clip("a.wav", 0.1), folder=tmp_path).samples) == 3200
 
@@ -72,10 +74,10 @@ def bad_files(folder: Path) -> dict[str, str]:
     (folder / "folder.wav").mkdir()
     return {
         "empty.wav": "empty file",
-        "text.wav": "not audio that can be read",
+        "text.wav": "cannot be read as audio",
         "silent.wav": "empty: no audio",
         "cut.flac": "damaged audio|truncated",
-        "nan.wav": "not numbers",
+        "nan.wav": "not a number",
         "folder.wav": "not a regular file",
         "none.wav": "no such file",
         "text.wav/none.wav": "no such file",
@@ -99,7 +101,7 @@ TIMES: list[tuple[float, float | None]] = [
 @pytest.mark.parametrize(("start", "end"), TIMES)
 def test_times_outside_the_file_are_rejected(tmp_path: Path, start, end) -> None:
     soundfile.write(tmp_path / "a.wav", sine(), 8000)
-    with pytest.raises(DataError, match="start must be before end"):
+    with pytest.raises(DataError, match="the start must be before the end"):
         read_sound(Clip("a.wav", start, end), folder=tmp_path)
 
 
@@ -164,15 +166,15 @@ BAD_LINES = {
     "[1]": "expected a JSON object",
     '{"text": "one"}': "no key 'audio'",
     '{"audio": "a.wav"}': "no key 'text'",
-    '{"audio": 3, "text": "one"}': "int, not text",
-    '{"audio": "a.wav", "text": "one", "start": "soon"}': "not a number of seconds",
-    '{"audio": "a.wav", "text": "one", "end": -1}': "not a number of seconds",
-    '{"audio": "a.wav", "text": "one", "start": NaN}': "not a number of seconds",
-    '{"audio": "a.wav", "text": "one", "end": 1e999}': "not a number of seconds",
-    '{"audio": "a.wav", "text": "one", "end": true}': "not a number of seconds",
-    f'{{"audio": "a.wav", "text": "one", "end": 1{"0" * 400}}}': "not a number of seconds",
-    '{"audio": "", "text": "one"}': "not the name of a file",
-    '{"audio": "a\\u0000.wav", "text": "one"}': "not the name of a file",
+    '{"audio": 3, "text": "one"}': "is not text but int",
+    '{"audio": "a.wav", "text": "one", "start": "soon"}': "expected a number of seconds",
+    '{"audio": "a.wav", "text": "one", "end": -1}': "expected a number of seconds",
+    '{"audio": "a.wav", "text": "one", "start": NaN}': "expected a number of seconds",
+    '{"audio": "a.wav", "text": "one", "end": 1e999}': "expected a number of seconds",
+    '{"audio": "a.wav", "text": "one", "end": true}': "expected a number of seconds",
+    f'{{"audio": "a.wav", "text": "one", "end": 1{"0" * 400}}}': "expected a number of seconds",
+    '{"audio": "", "text": "one"}': "not a file name",
+    '{"audio": "a\\u0000.wav", "text": "one"}': "not a file name",
     '{"audio": "a.wav", "text": "\\ud800"}': "lone surrogate",
     '{"audio": "a.wav", "text": "one", "ende": 3}': "unknown key 'ende'; expected audio, text, start, end and speaker",
 }

@@ -190,10 +190,10 @@ def test_labels_are_counted_and_those_that_training_lacks_named(tmp_path):
     assert report.unknown == {"words": Counter(cat=1, now=1)}
     text = "\n".join(report_lines(report))
     assert "pos of valid that are not in train: R ×1" in text
-    assert "words outside the vocabulary: 2 (2 different): cat ×1, now ×1" in text
+    assert "words outside the vocabulary: 2 (2 distinct): cat ×1, now ×1" in text
 
 
 def test_a_corpus_without_the_columns_of_the_task_is_rejected(tmp_path):
     data = DataConfig(train=(corpus(tmp_path, [("a", "x")]),))
-    with pytest.raises(DataError, match="has source and target, but this task reads text"):
+    with pytest.raises(DataError, match="contains source and target, but this task reads text"):
         checking.check(data, preparation=TextPreparation(CharactersConfig()))

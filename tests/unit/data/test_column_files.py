@@ -122,7 +122,7 @@ def test_a_column_that_is_not_there_is_appended(line: bytes, appended: bytes) ->
         (b"a\tDT\n", "X\r", "separated by tabs"),
         (b"a\tDT\n", " X", "separated by tabs"),
         (b"a\tDT\n", "", "separated by tabs"),
-        (b"a\n", "X", "in: line 1: 1 columns, so column 3 can be neither replaced nor appended"),
+        (b"a\n", "X", "in: line 1: found 1 columns, so column 3 can be neither replaced nor appended"),
     ],
 )
 def test_values_that_could_not_be_read_again_are_rejected(line: bytes, value: str, message: str) -> None:
@@ -265,7 +265,10 @@ def test_a_file_without_empty_lines_does_not_fill_the_memory(monkeypatch: pytest
     finally:
         tracemalloc.stop()
     assert peak < 1 << 20
-    assert str(rejected.value) == "in: line 1: a sentence of at least 924 lines; sentences end with an empty line"
+    assert (
+        str(rejected.value)
+        == "in: line 1: a sentence of at least 924 lines is too long; put an empty line after every sentence"
+    )
 
 
 def test_a_sentence_comes_as_soon_as_it_is_complete() -> None:

@@ -34,7 +34,7 @@ def test_a_file_given_twice_equal_files_and_a_column_given_twice_are_warned_abou
     source, target = write(tmp_path / "a", LINES), write(tmp_path / "b", LINES)
     (tmp_path / "link").symlink_to(source)
     (twice,) = warnings(FilesConfig(source=source, target=tmp_path / "link"), tmp_path / "1")
-    assert f"{source} + {tmp_path / 'link'}: the same file as source and as target: all 100 pairs" in twice
+    assert f"{source} + {tmp_path / 'link'}: source and target are the same file: all 100 pairs" in twice
     (equal,) = warnings(FilesConfig(source=source, target=target), tmp_path / "2")
     assert f"{source} + {target}: source and target are identical: all 100 pairs have the same text" in equal
     table = write(tmp_path / "c", [f"{line}\t{line}!" for line in LINES])

@@ -40,7 +40,10 @@ def test_boxes_name_characters_of_the_caption() -> None:
         ('{"image": " ", "caption": "b"}', "the path of the image is empty"),
         ('{"image": "a", "caption": "\\ud800"}', "lone surrogate"),
         ('{"image": "a", "caption": "b", "boxes": [1]}', "boxes: expected"),
-        ('{"image": "a", "caption": "b", "boxes": [{"box": [3, 0, 1, 2], "span": [0, 1]}]}', "is not left, top, right"),
+        (
+            '{"image": "a", "caption": "b", "boxes": [{"box": [3, 0, 1, 2], "span": [0, 1]}]}',
+            "has no area; expected left < right",
+        ),
         ('{"image": "a", "caption": "b", "boxes": [{"box": [0, 0, 1, 2], "span": [0, 9]}]}', "the span [0, 9] is not"),
         ('{"image": "a", "caption": "a  b", "boxes": [{"box": [0, 0, 1, 2], "span": [3, 4]}]}', "superfluous white"),
     ],
@@ -62,7 +65,7 @@ def test_rows_keep_their_places_and_unusable_images_are_apart_from_malformed_lin
     rows = manifest_rows(["good.png\ta\tb", "", "bad.png\tc", "none"], corpus=corpus, first=7)
     assert rows.columns[0][0] == str(tmp_path / "good.png") and rows.columns[1] == ["a\tb", "", "c", ""]
     assert list(rows.invalid) == [2] and f"m.tsv: line 9: {tmp_path / 'bad.png'}: " in rows.invalid[2]
-    assert list(rows.malformed) == [3] and "m.tsv: line 10: no tab" in rows.malformed[3]
+    assert list(rows.malformed) == [3] and "m.tsv: line 10: found no tab" in rows.malformed[3]
 
 
 def test_images_are_a_kind_of_corpus() -> None:

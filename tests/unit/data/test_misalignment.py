@@ -173,7 +173,7 @@ def test_shifts_do_not_depend_on_the_chunk_size(monkeypatch):
 
 def test_a_contrast_is_the_log_likelihood_ratio_of_two_bivariate_gaussians():
     lengths = corpus(200)
-    lines = module._Lines(lengths, tuple(module._normal_scores(lengths, side=side) for side in (0, 1)))
+    lines = module._Lines(lengths, tuple(module._z_scores(lengths, side=side) for side in (0, 1)))
     lines.correlation = 0.6
 
     def log_density(a: float, b: float) -> float:
@@ -246,7 +246,7 @@ def test_an_unproven_shift_is_never_rejected():
     none, (warning,) = lengths.doubts(TsvConfig(path="a.tsv"), shifted="fail")
     assert not none
     assert "from line 1 to the end targets come 1 line too late" in warning
-    assert "no lines are aligned" in warning
+    assert "no other lines are aligned" in warning
 
 
 def test_an_empty_corpus_raises_no_doubts():

@@ -225,10 +225,10 @@ def test_bad_text_is_refused_before_anything_is_learnt(tmp_path, monkeypatch):
 
 
 def test_nothing_usable_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"data\.train: 2 lines, none of them with text in source and target"):
+    with pytest.raises(DataError, match=r"data\.train: none of the 2 lines has text in source and target"):
         make(DataConfig(train=(corpus(tmp_path, [("", "a"), ("b", "")]),)), tmp_path / "store")
     short = DataConfig(train=(corpus(tmp_path, numbered(60)),), maximum_length=2)
-    with pytest.raises(DataError, match=r"data\.train: no rows are left; of 60 lines 0 empty, 60 too long"):
+    with pytest.raises(DataError, match=r"data\.train: no rows are left; of 60 lines, 0 are empty, 60 too long"):
         make(short, tmp_path / "store")
 
 
@@ -278,8 +278,8 @@ def test_a_corpus_that_lacks_a_column_of_the_task_is_named(tmp_path):
     with pytest.raises(DataError) as refused:
         make(data, tmp_path / "store")
     assert str(refused.value).splitlines() == [
-        "data.train[2]: kind = 'text' has text, but this task reads source and target",
-        "data.valid[1]: kind = 'text' has text, but this task reads source and target",
+        "data.train[2]: a corpus of kind = 'text' contains text, but this task reads source and target",
+        "data.valid[1]: a corpus of kind = 'text' contains text, but this task reads source and target",
     ]
 
 

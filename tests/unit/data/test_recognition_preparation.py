@@ -73,7 +73,7 @@ def test_other_rates_are_resampled_or_rejected(corpora, tmp_path: Path) -> None:
 def test_a_text_that_does_not_fit_its_recording_is_named_or_left_out(corpora, tmp_path: Path) -> None:
     manifest = corpora[0].with_name("long.jsonl")
     manifest.write_text(corpora[0].read_text() + '{"audio": "0.wav", "text": "' + "low " * 60 + '"}\n')
-    with pytest.raises(DataError, match=r"long\.jsonl: line 71: .*0\.wav: a text of 60 tokens does not fit"):
+    with pytest.raises(DataError, match=r"long\.jsonl: line 71: .*0\.wav: a text of 60 tokens is too long for"):
         prepare(data(manifest, corpora[1]), preparation=preparation(), folder=tmp_path / "store")
     skipped = prepare(
         data(manifest, corpora[1], invalid="skip"), preparation=preparation(), folder=tmp_path / "skipped"
@@ -95,7 +95,7 @@ def test_all_texts_that_do_not_fit_are_listed_together(corpora, tmp_path: Path) 
     manifest.write_text("".join(f"{unfit}\n" for _ in range(70)))
     with pytest.raises(DataError, match="… and 60 more"):
         prepare(data(manifest, corpora[1]), preparation=preparation(), folder=tmp_path / "more")
-    with pytest.raises(DataError, match="0 too long, 70 that cannot be used"):
+    with pytest.raises(DataError, match="0 too long, 70 unusable"):
         prepare(data(manifest, corpora[1], invalid="skip"), preparation=preparation(), folder=tmp_path / "none")
 
 

@@ -158,5 +158,5 @@ def test_columns_of_different_length_and_no_columns_are_refused(tmp_path: Path) 
     with pytest.raises(FolderError, match="columns of the store have different lengths"):
         open_store(tmp_path / "s", spans=[])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FolderError, match="no columns of a store"):
+    with pytest.raises(FolderError, match="the store contains no columns"):
         open_store(tmp_path / "empty", spans=[])

@@ -108,5 +108,5 @@ def test_bad_lines_are_named_with_file_and_line_whatever_the_block(tmp_path, mon
 
 def test_columns_that_a_corpus_has_not_are_refused(tmp_path) -> None:
     path = write_columns(tmp_path / "a", sentences=8)
-    with pytest.raises(DataError, match=r"kind = 'columns' has form and label, but this task reads chunk and pos"):
+    with pytest.raises(DataError, match=r"kind = 'columns' contains form and label, but this task reads chunk and pos"):
         prepare(data(path, columns=("form", "label")), preparation=CHUNKS, folder=tmp_path / "store")

@@ -62,8 +62,8 @@ def test_lines_over_the_limit_are_named_as_the_reason(
     with pytest.raises(DataError) as error:
         make(data, tmp_path / "store", running=running)
     assert str(error.value) == (
-        "data.train: no rows are left; of 4 lines 0 empty, 4 too long, 0 not UTF-8; "
-        f"the longest line that is read has {limit} bytes"
+        "data.train: no rows are left; of 4 lines, 0 are empty, 4 too long, 0 not UTF-8; "
+        f"a line may have at most {limit} bytes"
     )
 
 

@@ -54,16 +54,16 @@ def test_malformed_terms_are_reported_together(tmp_path: Path) -> None:
         builder(tmp_path, terms="a\tb\nc\nd\t\n\n\te\tf\n")
     lines = str(error.value).splitlines()
     assert [re.sub(r".*terms: (line \d+):.*", r"\1", text) for text in lines] == ["line 2", "line 3", "line 5"]
-    assert all("expected two fields with a tab between them" in text for text in lines)
+    assert all("expected two tab-separated fields, found" in text for text in lines)
 
 
 def test_prefixes_line_up_with_the_input(tmp_path: Path) -> None:
     requests = builder(tmp_path, prefixes="The\nA\n")
     assert requests.build(line("x", 2)).prefix == "A"
-    with pytest.raises(DataError, match=r"prefixes: ends at line 2, but the input is longer"):
+    with pytest.raises(DataError, match=r"prefixes: ends after line 2, but the input goes on"):
         requests.build(line("x", 3))
     requests.check_line_count(2)
-    with pytest.raises(DataError, match=r"prefixes: has 2 lines, but input ends at line 1; they must line up"):
+    with pytest.raises(DataError, match=r"prefixes: has 2 lines, but input has 1; both need the same number of lines"):
         requests.check_line_count(1)
     builder(tmp_path).check_line_count(0)  # no prefixes
 

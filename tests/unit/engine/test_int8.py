@@ -49,5 +49,5 @@ def test_scores_are_close_and_do_not_depend_on_the_batch(folder: Path) -> None:
 
 
 def test_integers_are_for_cpus() -> None:
-    with pytest.raises(ConfigError, match="int8 is for CPUs, and the device is cuda"):
+    with pytest.raises(ConfigError, match="int8 works only on CPUs, but the device is cuda"):
         choose_precision("int8", device=torch.device("cuda"))

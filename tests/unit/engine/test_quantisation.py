@@ -221,7 +221,7 @@ DAMAGES: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], str]] = {
     "infinite weights": (lambda weights: weights[f"{NAME}.scales"].fill_(1e38), "not all scales are positive"),
     "scales that are not numbers": (
         lambda weights: weights[f"{NAME}.scales"].fill_(torch.nan),
-        "not all values are finite",
+        "values that are not finite",
     ),
     "scales of nothing": (lambda weights: weights.update({"x.scales": torch.ones(3)}), "x.scales is unknown"),
     "scales without levels": (lambda weights: weights.pop(NAME), f"{NAME} is missing"),
@@ -260,7 +260,7 @@ def test_a_manifest_without_its_details_is_rejected(small: Path, monkeypatch: py
 
 
 def test_what_cannot_be_rounded_is_refused(small: Path, tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match="its weights have 8 bits already"):
+    with pytest.raises(FolderError, match="its weights already have 8 bits"):
         quantise_model(small, tmp_path / "new")
     with pytest.raises(FolderError, match="already exists; choose another folder"):
         quantise_model(tmp_path / "float", small)

@@ -118,11 +118,11 @@ def test_other_rates_and_channels_are_converted_unless_the_task_says_no(tmp_path
     assert model.transcribe(Sound(sound().samples, 16000)).seconds == pytest.approx(
         len(sound().samples) / 16000, abs=1e-3
     )
-    with pytest.raises(DataError, match="16000 samples per second; this model reads 8000"):
+    with pytest.raises(DataError, match="16000 samples per second, but this model reads 8000"):
         recogniser(resample=False).transcribe(Sound(sound().samples, 16000))
     soundfile.write(tmp_path / "a.wav", sound().samples, 16000)
     (answer,) = recogniser(resample=False).answers([tmp_path / "a.wav"])
-    assert str(answer).startswith(f"{tmp_path / 'a.wav'}: 16000 samples per second; this model reads 8000")
+    assert str(answer).startswith(f"{tmp_path / 'a.wav'}: 16000 samples per second, but this model reads 8000")
 
 
 def test_memory_that_runs_out_is_the_error_of_a_named_recording(
@@ -231,7 +231,7 @@ def test_a_language_model_of_other_pieces_is_rejected() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "nbest", "message"),
-    [({"beam": 3}, 4, "nbest is 4 and beam is 3"), ({"method": "sample"}, 1, "speech is decoded with 'beam'")],
+    [({"beam": 3}, 4, "nbest is 4 and beam is 3"), ({"method": "sample"}, 1, "for speech, set it to 'beam'")],
 )
 def test_settings_that_do_not_fit_are_rejected(changes, nbest, message) -> None:
     model = recogniser()

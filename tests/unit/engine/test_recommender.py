@@ -116,7 +116,7 @@ def test_an_error_concerns_its_own_request_alone(runs) -> None:
         with pytest.raises(TextError):
             recommender.recommend(request)
     assert recommender.recommend(History(["g0i0"], [5], ["never seen"])).items
-    with pytest.raises(TextError, match="at least one item"):
+    with pytest.raises(TextError, match="it must be at least 1"):
         recommender.recommend([], top=0)
 
 

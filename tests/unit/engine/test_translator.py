@@ -418,7 +418,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing tokenizer": (lambda folder: shutil.rmtree(folder / "tokenizer"), "tokenizer"),
     "missing manifest": (lambda folder: (folder / "manifest.json").unlink(), "no manifest.json"),
     "cut short": (lambda folder: (folder / "weights.safetensors").write_bytes(b"short"), "weights.safetensors"),
-    "link": (_link, "weights.safetensors: a link"),
+    "link": (_link, "weights.safetensors: is a link"),
     "extra file": (lambda folder: (folder / "extra.py").write_text("import os"), "extra.py: not listed"),
     "no safetensors": (_pickle, "weights.safetensors"),
     "format of the tokenizer": (_foreign_tokenizer, "tokenizer.json"),

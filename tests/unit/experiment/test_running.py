@@ -281,7 +281,7 @@ def test_prepared_data_survives_a_config_that_turned_out_wrong(
 def test_data_prepared_from_something_else_is_rejected_and_stays(corpus: dict[str, Path], tmp_path: Path) -> None:
     run = tmp_path / "run"
     refuse_cutoffs(corpus, run)
-    with pytest.raises(DataError, match=r"made from other data or settings:\n  text.*\n.*remove this one"):
+    with pytest.raises(DataError, match=r"prepared from other data or settings:\n  text.*\n.*remove this one"):
         train(toy_values(corpus, "plain", "text.minimum_count=2"), run=run, quiet=True)
     assert [path.name for path in run.iterdir()] == ["store"]
 

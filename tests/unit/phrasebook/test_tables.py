@@ -34,21 +34,29 @@ PLACE = {"en": "in the park", "de": "der Park", "de_at": "in", "zh": "公园"}
 TIME = {"en": "last·week", "de": "letzte·Woche", "zh": "上周"}
 PLANTED = {
     "a field that is missing": (entries.noun, {**NOUN, "zh": None}, "zh is missing"),
-    "an unknown field": (entries.noun, {**NOUN, "clasifier": "个"}, "unknown clasifier; expected some of also, "),
+    "an unknown field": (entries.noun, {**NOUN, "clasifier": "个"}, "unknown clasifier; the fields are also, "),
     "an empty field": (entries.noun, {**NOUN, "zh": ""}, "zh = '': expected text"),
     "spaces around it": (entries.noun, {**NOUN, "zh": "梨 "}, "zh = '梨 ': expected text"),
     "no text": (entries.noun, {**NOUN, "zh": 3}, "zh = 3: expected text"),
-    "no article": (entries.noun, {**NOUN, "de": "Birne, Birnen"}, "expected der, die or das, and a noun"),
+    "no article": (entries.noun, {**NOUN, "de": "Birne, Birnen"}, "expected 'der', 'die' or 'das' and a noun"),
     "no plural": (entries.noun, {**NOUN, "de": "die Birne"}, "expected 2 forms"),
     "an empty form": (entries.noun, {**NOUN, "de": "die Birne, "}, "expected text"),
     "too many forms": (entries.noun, {**NOUN, "en": "pear, pears, pearses"}, "expected 1 to 2 forms"),
     "a plural of a mass": (entries.noun, {**NOUN, "en": "tea, teas", "number": "mass"}, "expected 1 forms"),
-    "a number that is none": (entries.noun, {**NOUN, "number": "dual"}, "unknown dual; expected some of both, mass"),
+    "a number that is none": (
+        entries.noun,
+        {**NOUN, "number": "dual"},
+        "unknown dual; choose from both, mass",
+    ),
     "a flag that is none": (entries.noun, {**NOUN, "stands": False}, "stands = False: expected true"),
     "a participle missing": (entries.verb, {**VERB, "de": "essen, isst"}, "expected 3 forms"),
-    "an unknown class": (entries.verb, {**VERB, "objects": "fruit"}, "objects: unknown fruit; expected some of"),
-    "an unknown case": (entries.verb, {**VERB, "de_case": "genitive"}, "unknown genitive; expected some of accusative"),
-    "a place without the": (entries.place, {**PLACE, "en": "in park"}, "expected a preposition, the, and a name"),
+    "an unknown class": (entries.verb, {**VERB, "objects": "fruit"}, "objects: unknown fruit; choose from"),
+    "an unknown case": (
+        entries.verb,
+        {**VERB, "de_case": "genitive"},
+        "unknown genitive; choose from accusative",
+    ),
+    "a place without the": (entries.place, {**PLACE, "en": "in park"}, "expected a preposition, 'the' and a name"),
     "parts that do not match": (entries.phrase, {**TIME, "zh": "上·个·月"}, "the same number of dot-separated parts"),
 }
 
@@ -83,7 +91,7 @@ def test_repeated_entries_missing_groups_and_unknown_words_are_rejected() -> Non
         Table(twice, origin="bad.toml").entries("fruit", entries.noun)
     with pytest.raises(DataError, match="vegetable: expected a group of entries, found none"):
         Table(GOOD, origin="bad.toml").entries("vegetable", entries.noun)
-    with pytest.raises(DataError, match="describes: fruit: unknown sweet; expected some of fresh, sour"):
+    with pytest.raises(DataError, match="describes: fruit: unknown sweet; choose from fresh, sour"):
         Table(GOOD, origin="bad.toml").word_lists("describes", known=("fresh", "sour"))
     with pytest.raises(ValueError, match="kinds: unknown b"):
         among("kinds", ["a", "b"], known=["a"])

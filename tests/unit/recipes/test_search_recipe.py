@@ -173,7 +173,7 @@ def test_rows_outlive_a_cut_line(tmp_path: Path) -> None:
 def test_pairs_must_line_up(tmp_path: Path) -> None:
     for language, lines in (("en", b"a\nb\n"), ("de", b"c\n")):
         (tmp_path / f"x.{language}.gz").write_bytes(gzip.compress(lines))
-    with pytest.raises(ValueError, match="2 English lines, 1 German"):
+    with pytest.raises(ValueError, match="2 English lines but 1 German"):
         common.read_pairs(tmp_path, "x")
     assert common.length_ratio(["a b", "c"], ["a", "b c d e f"]) == 0.5
 

@@ -148,9 +148,9 @@ def test_columns_have_names(tmp_path):
     words = learn(WordsConfig()).source
     save_columns({"text": words}, tmp_path)
     assert load_tokenizer(tmp_path, column="text").to_bytes() == words.to_bytes()
-    with pytest.raises(TextError, match="has tokenizers for text; expected source and target"):
+    with pytest.raises(TextError, match="found tokenizers for text; expected source and target"):
         load_tokenizers(tmp_path)
-    with pytest.raises(TextError, match="has tokenizers for text, not for labels"):
+    with pytest.raises(TextError, match="found tokenizers for text, but none for labels"):
         load_tokenizer(tmp_path, column="labels")
 
 

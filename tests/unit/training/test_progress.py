@@ -123,7 +123,7 @@ def test_a_new_tie_breaker_is_looked_up_as_a_new_metric_is() -> None:
     progress.metric = "bleu"
     lines = {1: {"bleu": 40.0, "chrf": 55.0}, 2: {"bleu": 30.0}}
     message = progress.switch_selection(Selection("bleu", "chrf", METRICS), validations=lines)
-    assert message == "training.metric is still bleu, then chrf: the best model (step 1) has 40.000"
+    assert message == "training.metric is still bleu, with ties broken by chrf: the best model (step 1) has 40.000"
     assert (progress.tie_breaker, progress.tie_at_best) == ("chrf", 55.0)
     assert (progress.best_steps, progress.best_steps_ties) == ([(40.0, 1), (30.0, 2)], [55.0, -math.inf])
 

@@ -484,7 +484,7 @@ def test_memory_that_runs_out_after_the_gradient_ends_the_run_with_its_checkpoin
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, starved)
-        with pytest.raises(TrainingError, match=r"memory in step 6 after the gradient.* the last checkpoint is"):
+        with pytest.raises(TrainingError, match=r"memory in step 6 after the backward pass.* the last checkpoint is"):
             train(values, run=tmp_path / "run", quiet=True)
     saved = newest_checkpoint(tmp_path / "run" / "checkpoints")
     assert saved is not None
