@@ -149,7 +149,7 @@ SOUND = [
         "data check --sequences users.txt",
         "data check --audio audio/manifest.jsonl",
         "data check --images images/manifest.jsonl",
-        "data scenes --out new --pairs 50 --pixels 16",
+        "data scenes --out new --pairs 50 --pixels 32",
         "average translation --output new",
         "runs .",
         "systems",
@@ -366,8 +366,8 @@ def _edit(folder: Path, generator: random.Random) -> None:
 
 
 def _spoil_tokenizer(folder: Path, generator: random.Random) -> None:
-    files = [path for path in _files(folder / "tokenizer") if path.suffix in (".model", ".vocabulary")]
-    path = generator.choice(files)
+    binary = [path for path in _files(folder) if path.suffix not in (".toml", ".json", ".md", ".safetensors")]
+    path = generator.choice(binary)  # a recommender has a catalogue of items instead of a tokenizer
     content = bytearray(path.read_bytes())
     place = generator.randrange(len(content))
     garbage = generator.randbytes(generator.randint(1, 8))

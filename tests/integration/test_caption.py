@@ -51,7 +51,9 @@ def test_a_line_per_image_in_order(run, files, command: Command, tmp_path) -> No
 
 
 def test_json_has_pieces_and_attention(run, files, command: Command) -> None:
-    answer = command("caption", run, *files, "--json", "--nbest", "2", "length_penalty=1")
+    plain = json.loads(command("caption", run, files[0], "--json").out)
+    assert "grid" not in plain and "attention" not in plain["candidates"][0] and plain["candidates"][0]["log_probs"]
+    answer = command("caption", run, *files, "--json", "--attention-weights", "--nbest", "2", "length_penalty=1")
     values = [json.loads(line) for line in answer.out.splitlines()]
     assert [value["image"] for value in values] == [str(path) for path in files]
     for value in values:
@@ -101,6 +103,10 @@ def test_mistakes_are_told(run, files, command: Command, tmp_path) -> None:
         ((run, files[0], "--nbest", "3", "--beam", "2"), "nbest is 3 and beam is 2"),
         ((run, files[0], "method=sample"), "captions are found by beam search"),
         ((run, files[0], "shortlst=true"), "shortlst"),
+        ((run, files[0], "temperature=2.0"), "temperature=2.0 has no effect: it is used only in sampling"),
+        ((run, files[0], "language_weight=2.0", "maximum_ratio=2"), "maximum_ratio=2.0 has no effect: an image has no"),
+        ((run, files[0], "--attention-weights"), "--attention-weights is for --json"),
+        ((run, files[0], f"a={'a' * 300}.png"), "unknown key"),
         ((run, files[0], "--attention", files[1]), "File exists"),
     ):
         answer = command("caption", *arguments)
@@ -156,6 +162,10 @@ def test_evaluation_scores_captions_and_attention(run, folder, command: Command,
     for option in (("--text", manifest), ("--metric", "rouge"), ("--pooling", "mean"), ("--include-seen",)):
         refused = command("evaluate", run, "--images", manifest, *option)
         assert refused.code == 2 and "--images is for a captioner and cannot be combined" in refused.err
+    image = command("evaluate", run, "--images", folder / "valid" / "0.png")
+    assert image.code == 2 and "no manifest but a binary file" in image.err and "iconv" not in image.err
+    idle = command("evaluate", run, "--images", manifest, "temperature=2.0")
+    assert idle.code == 2 and "temperature=2.0 has no effect" in idle.err
     other = command("evaluate", run, "--text", manifest)
     assert other.code == 2 and f"`calque evaluate {run} --images FILE` evaluates it" in other.err
 
@@ -206,6 +216,10 @@ def test_options_of_other_tasks_are_refused(command: Command, tmp_path) -> None:
     manifest = write_images(tmp_path / "images", images=4)
     for arguments, problem in (
         (("--images", manifest, "--text", manifest), "--images is for a captioner and cannot be combined with --text"),
+        (
+            ("--images", tmp_path / "images" / "0.png"),
+            "0.png: no manifest but a binary file; a manifest is a text file",
+        ),
         (("--images", manifest, "--system", "tiny"), "--images is for a captioner (--system xu2015"),
         (("--text", manifest, "--system", "xu2015"), "a captioner reads images: give --images"),
         (("--valid-images", manifest), "--valid-images needs --images"),

@@ -208,7 +208,7 @@ def test_mistakes_are_named(run: Path, corpus, tmp_path: Path, command: Command)
         (["evaluate", run, "--source", source, "--reference", target], "--source FILE --target FILE` evaluates it"),
         (["evaluate", run, "--source", source, "--pooling", "mean"], "--pooling needs --source and --target"),
         (["translate", run, "--input", source], f"`calque embed {run}` computes sentence vectors"),
-        (["score", run, "--target", target], "is a sentence encoder and has no probabilities"),
+        (["score", run, "--target", target], "is a sentence encoder, whose scores are no probabilities"),
         (["train", "--text", source, "--system", "sentences", "--run", tmp_path / "x"], "this system reads pairs"),
         (
             [*training, "training.compile=true", "training.label_smoothing=0.1"],

@@ -1,6 +1,9 @@
 """n-gram models over the commands: trained, evaluated, fused, inspected, compared, exported and imported."""
 
+import bz2
+import gzip
 import json
+import lzma
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -70,6 +73,9 @@ def test_the_command_estimates_a_model(files: dict[str, Path], tmp_path: Path, c
         answer = command("train", "--system", "kneser-ney", *corpora, *settings, "--run", tmp_path / name)
         assert answer.code == 0, answer.err
     assert "counting 3-grams" in answer.err and "2-grams; discounts" in answer.err
+    assert "done: model estimated from the counts of the corpus: " in answer.err and "steps" not in answer.err
+    answer = command("train", "--system", "kneser-ney", *corpora, *settings, "--scale", 0.5, "--run", tmp_path / "x")
+    assert answer.code == 2 and "scale 0.5 has no effect on kneser-ney" in answer.err, answer.err
     weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "two")]
     assert weights[0] == weights[1]
     answer = command("train", "--resume", tmp_path / "one")
@@ -200,14 +206,34 @@ def test_arpa_files_are_exported_and_imported(
 ) -> None:
     arpa = tmp_path / "model.arpa"
     answer = command("ngram", "export", runs[reading], "--output", arpa)
-    assert answer.code == 0 and "3-grams" in answer.err, answer.err
+    assert answer.code == 0, answer.err
+    header = [line.split("=")[1] for line in arpa.read_text(encoding="utf-8").splitlines() if line.startswith("ngram ")]
+    counts = ", ".join(f"{int(size):,} {order}-grams" for order, size in enumerate(header, start=1))
+    assert f"wrote {counts}\n" in answer.err
     assert command("ngram", "export", runs[reading]).out == arpa.read_text(encoding="utf-8")
+    for suffix, decompress in ((".gz", gzip.decompress), (".xz", lzma.decompress), (".bz2", bz2.decompress)):
+        packed = tmp_path / f"packed.arpa{suffix}"
+        assert command("ngram", "export", runs[reading], "--output", packed).code == 0
+        assert decompress(packed.read_bytes()) == arpa.read_bytes()
+    answer = command("ngram", "export", runs[reading], "--output", tmp_path / "packed.zst")
+    assert answer.code == 2 and "name the file .gz, .xz or .bz2" in answer.err
     expected = command("evaluate", runs[reading], "--text", files["test"]).out
     for name, more in (("own", []), ("like", ["--like", runs[reading]])):
         answer = command("ngram", "import", arpa, tmp_path / name, *more)
         assert answer.code == 0 and answer.out == f"{tmp_path / name}\n", answer.err
+        assert f"read {counts}\n" in answer.err
         assert command("evaluate", tmp_path / name, "--text", files["test"]).out == expected
     assert command("ngram", "export", tmp_path / "like").out == arpa.read_text(encoding="utf-8")
+
+
+def test_unknown_words_of_a_prompt_are_named(runs: dict[str, Path], tmp_path: Path, command: Command) -> None:
+    answer = command("generate", runs["lines"], "--prompt", "the zebra sees zebra", "--maximum", 2)
+    assert answer.code == 0 and answer.err.count("zebra") == 1, answer.err
+    assert "prompt 1: not in the model's vocabulary and read as unknown: 'zebra'" in answer.err
+    assert command("generate", runs["lines"], "--prompt", "the n1", "--maximum", 2).err == ""
+    (tmp_path / "empty").write_text("")
+    answer = command("score", runs["lines"], "--target", tmp_path / "empty")
+    assert answer.code == 2 and "no lines: there is nothing to score" in answer.err and "perplexity" not in answer.err
 
 
 @pytest.mark.parametrize(("word", "warns"), [("▁the", True), ("the", False)])

@@ -50,6 +50,24 @@ def test_every_user_gets_a_line(runs, tmp_path: Path, command: Command) -> None:
     assert command("recommend", runs["items"], "--top", 4, stdin=path.read_bytes()).out == answer.out
 
 
+def test_a_line_that_is_not_utf8_is_reported_and_the_others_answered(runs, command: Command) -> None:
+    lines = b"u1 g0i0 g0i1\nu2 g\xff0\nu3 g0i2\n"
+    alone = command("recommend", runs["items"], stdin=lines.splitlines(keepends=True)[2]).out
+    answer = command("recommend", runs["items"], stdin=lines)
+    refused(answer, "standard input: line 2: byte 5 is not UTF-8", "1 line could not be read")
+    assert len(answer.out.splitlines()) == 3 and answer.out.endswith(f"\n\n{alone}")
+
+
+def test_users_with_few_items_are_not_called_empty(tmp_path: Path, command: Command) -> None:
+    path = write_sequences(tmp_path / "users.txt", users=60)
+    path.write_text(path.read_text() + "".join(f"few{number} g0i0 g0i1 g0i2\n" for number in range(7)))
+    answer = command("data", "check", "--sequences", path)
+    assert answer.code == 0 and "left out: 7 with fewer than 2 items left to train on" in answer.err, answer.err
+    path.write_text("a x y z\nb x y z\n")
+    answer = command("data", "check", "--sequences", path)
+    refused(answer, "of 2 lines, 2 have fewer than 2 items left to train on")
+
+
 def test_json_has_scores_and_seen_items_on_request(runs, command: Command) -> None:
     line = b"u1 g0i0 g0i1 nowhere\nu2\n"
     known, new = map(json.loads, command("recommend", runs["items"], "--json", stdin=line).out.splitlines())
@@ -96,7 +114,7 @@ def test_a_bad_line_is_left_empty_and_its_neighbours_are_answered(runs, command:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"u1 \xff\n", "line 1, byte 4: 0xff is not UTF-8"), (gzip.compress(b"u1 a b c\n" * 99)[:-9], "damaged gzip")],
+    [(b"u1 \xff\n", "line 1: byte 4 is not UTF-8"), (gzip.compress(b"u1 a b c\n" * 99, mtime=0)[:-9], "damaged gzip")],
 )
 def test_files_that_cannot_be_read_are_named(runs, tmp_path: Path, command: Command, content, message) -> None:
     path = tmp_path / "users"
@@ -195,6 +213,10 @@ def test_check_reports_items_and_problems(tmp_path: Path, command: Command) -> N
     path.write_text(path.read_text() + "u3 g0i0\nlonely\n")
     refused(command("data", "check", "--sequences", path), "training would reject")
     assert "line 31: the user 'u3' is already on line 4" in command("data", "check", "--sequences", path).out
+    path.write_text(path.read_text() + "u5 g0i0\n" * 12)
+    report = command("data", "check", "--sequences", path).out
+    assert "line 33: the user 'u5' is already on line 6" in report and "… and 3 more" in report
+    assert "line 32: the user 'lonely' has no items" in report
     timed = write_records(tmp_path / "users.jsonl", users=30)
     answer = command("data", "check", "--sequences", timed, "--config", _config(tmp_path))
     assert answer.code == 0 and "behaviours: 2 distinct values" in answer.out, answer.err

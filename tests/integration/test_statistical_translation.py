@@ -292,3 +292,13 @@ def test_a_translation_does_not_depend_on_its_company(
     together = translator.translate(sentences)
     assert [translator.translate(sentence) for sentence in sentences] == together
     assert translator.translate(sentences[::-1]) == together[::-1]
+
+
+def test_alignments_and_a_scale_are_refused_in_training(tmp_path: Path, command: Command) -> None:
+    source, target = write_corpus(tmp_path, "train", pairs=60, seed=1)
+    options = ("train", "--system", "koehn2003", "--source", source, "--target", target, "--run", tmp_path / "run")
+    answer = command(*options, "--alignments", source)
+    assert answer.code == 2 and "--alignments has no effect on this system" in answer.err, answer.err
+    assert "guidance.weight" not in answer.err
+    answer = command(*options, "--scale", "0.5")
+    assert answer.code == 2 and "scale 0.5 has no effect on koehn2003" in answer.err, answer.err

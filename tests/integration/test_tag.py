@@ -49,6 +49,17 @@ def test_a_column_file_comes_back_with_its_label_column_replaced_or_appended(run
     assert all(0 <= float(line.split()[3]) <= 1 for line in marked if line)
 
 
+def test_a_conllu_file_with_another_name_is_recognised(runs, tmp_path, command: Command) -> None:
+    path = write_conllu(tmp_path / "a.conllu", sentences=5, seed=5)
+    other = tmp_path / "a.txt"
+    other.write_text("# a comment\n" + path.read_text())
+    expected = command("tag", runs["upos"], "--input", path)
+    answer = command("tag", runs["upos"], "--input", other)
+    assert answer.code == 0 and answer.out == "# a comment\n" + expected.out, answer.err
+    other.write_text("1 2 3 4 5 6 7 8 9 10\n")  # words separated by spaces
+    assert len(command("tag", runs["upos"], "--input", other).out.split()) == 10
+
+
 @pytest.mark.parametrize("option", ["--format=columns", "--append"])
 def test_columns_without_names_are_not_guessed(runs, tmp_path, command: Command, option: str) -> None:
     path = write_columns(tmp_path / "test.txt", sentences=20, seed=5)

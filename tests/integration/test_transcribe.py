@@ -24,6 +24,7 @@ class Spoken:
         self.folder = folder
         with without_plots():
             self.run = train(recognition_values(folder), run=folder / "run", quiet=True).folder
+        self.manifest = folder / "valid" / "manifest.jsonl"
         self.wavs = [folder / "valid" / f"{number}.wav" for number in range(3)]
 
 
@@ -187,6 +188,22 @@ def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command
     assert mixed.code == 2 and "cannot be combined" in mixed.err
 
 
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("temperature=2.0", "it is used only in sampling"),
+        ("samples=3", "it is for translation"),
+        ("batch_tokens=3", "it is for translation"),
+        ("language_weight=3.0", "it is used only with --language"),
+        ("length_penalty=2.0", "this model has CTC alone"),
+    ],
+)
+def test_settings_without_effect_are_refused(spoken: Spoken, command: Command, setting: str, reason: str) -> None:
+    for arguments in (["transcribe", spoken.run, spoken.wavs[0]], ["evaluate", spoken.run, "--audio", spoken.manifest]):
+        answer = command(*arguments, setting)
+        assert answer.code == 2 and f"{setting} has no effect: {reason}" in answer.err, answer.err
+
+
 def test_a_language_model_changes_transcripts_and_scores_alike(
     spoken: Spoken, tmp_path: Path, command: Command
 ) -> None:
@@ -279,9 +296,13 @@ def test_train_rejects_bad_recordings_or_leaves_them_out(tmp_path: Path, command
     ("arguments", "message"),
     [
         (["--audio", "{m}", "--text", "{m}"], "--audio is for a speech recogniser and cannot be combined with --text"),
-        (["--audio", "{m}", "--system", "tiny"], "this system reads other data"),
+        (["--audio", "{m}", "--system", "tiny"], "this system reads pairs"),
         (["--text", "{m}", "--system", "speech"], "a speech recogniser reads recordings"),
         (["--valid-audio", "{m}"], "--valid-audio needs --audio"),
+        (
+            ["--audio", "{w}"],
+            "0.wav: no manifest but a binary file; a manifest is a text file with a line for each rec",
+        ),
         (["--audio", "{m}", "model.head=ctc", "model.ctc_weight=0.5"], "ctc_weight"),
         (["--audio", "{m}", "training.label_smoothing=0.1"], "label_smoothing"),
         (["--audio", "{m}", "data.invalid=replace"], "'fail' or 'skip'"),
@@ -293,6 +314,6 @@ def test_train_rejects_bad_recordings_or_leaves_them_out(tmp_path: Path, command
 )
 def test_settings_that_do_not_fit_are_named(tmp_path: Path, command: Command, arguments, message) -> None:
     manifest = write_tones(tmp_path / "corpus", recordings=3)
-    given = [argument.format(m=manifest) for argument in arguments]
+    given = [argument.format(m=manifest, w=tmp_path / "corpus" / "0.wav") for argument in arguments]
     answer = command("train", *given, f"task.rate={RATE}", "text.kind=words", "--run", tmp_path / "run")
     assert answer.code == 2 and message in answer.err, answer.err

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import pair_corpora
+from calque.commands.corpus_kinds import pair_corpora
 from calque.commands.inputs import choice, refuse_unreadable
 from calque.commands.options import choice_option, count_option, factor_option, file_option
 from calque.commands.table_options import (

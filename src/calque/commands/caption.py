@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.inputs import device_and_precision
+from calque.commands.caption_scores import UNUSED
+from calque.commands.inputs import device_and_precision, exists
 from calque.commands.options import (
     INPUT_OUTPUT,
     SEARCH,
@@ -41,6 +42,12 @@ def caption(
         Path | None,
         folder_option(help="Draw the attention of every word over the image, as PNG files.", panel=INPUT_OUTPUT),
     ] = None,
+    attention_weights: Annotated[
+        bool,
+        typer.Option(
+            "--attention-weights", help="With --json: also write attention weights.", rich_help_panel=INPUT_OUTPUT
+        ),
+    ] = False,
     output: Annotated[
         Path | None, file_option(help="The file for the captions; stdout by default.", panel=INPUT_OUTPUT)
     ] = None,
@@ -53,7 +60,8 @@ def caption(
     empty line; the exit code is then 2.
 
     With --nbest, a line has the path of the image, the score and the caption, separated by tabs. With --json, an object
-    has all candidates with their pieces, log-probabilities and attention weights, a row per piece and one for the end.
+    has all candidates with their pieces and log-probabilities and, with --attention-weights, their attention weights, a
+    row per piece and one for the end.
 
     With --attention, FOLDER/NAME.png shows the image once per word, lighter where the word attends.
 
@@ -65,24 +73,29 @@ def caption(
 
         calque caption runs/captions *.png --json --nbest 3 length_penalty=1 > captions.jsonl
     """
-    from calque.commands.loading import search_of
+    from calque.commands.loading import refuse_idle_beam_settings, search_of
     from calque.commands.output import refuse_output, sink
     from calque.engine import CaptionRequest, load_captioner
 
     device_name, precision_name = device_and_precision(device, precision)
-    settings = [text for text in images if "=" in text and not Path(text).exists()]
+    if attention_weights and not as_json:
+        raise ConfigError("--attention-weights is for --json: lines of text have no attention weights")
+    settings = [text for text in images if "=" in text and not exists(Path(text))]
     paths = [Path(text) for text in images if text not in settings]
     if not paths:
         raise ConfigError("no images: name at least one file")
     refuse_output(output, *paths)
     captioner = load_captioner(model, device=device_name, precision=precision_name)
     search = search_of(captioner.search, settings, beam=beam, nbest=nbest, batch_tokens=None)
+    refuse_idle_beam_settings(settings, search=search, unused=UNUSED)
     if attention is not None:
         _refuse_pictures(captioner, attention)
+    if attention_weights and not captioner.attends:
+        raise ConfigError("--attention-weights: this model has no attention")
     wants_detail = as_json or attention is not None
     requests = (CaptionRequest(path, search, nbest, detail=wants_detail) for path in paths)
     errors = 0
-    names = _picture_names(paths)
+    names, grid = _picture_names(paths), captioner.side if attention_weights else None
     with sink(output) as out:
         for path, name, answer in zip(paths, names, captioner.answers(requests), strict=True):
             if isinstance(answer, CalqueError):
@@ -90,7 +103,7 @@ def caption(
                 typer.echo(f"error: {answer}", err=True)
                 out.write(json_line({"image": str(path), "error": str(answer)}) if as_json else b"\n" * nbest)
                 continue
-            for line in _lines(path, answer, nbest=nbest, as_json=as_json, side=captioner.side):
+            for line in _lines(path, answer, nbest=nbest, as_json=as_json, grid=grid):
                 out.write(line)
             if attention is not None:
                 _draw(attention / f"{name}.png", captioner, answer)
@@ -99,9 +112,12 @@ def caption(
         raise DataError(f"{errors:,} of {len(paths):,} images could not be described")
 
 
-def _lines(path: Path, caption: "Caption", *, nbest: int, as_json: bool, side: int) -> Iterator[bytes]:
+def _lines(path: Path, caption: "Caption", *, nbest: int, as_json: bool, grid: int | None) -> Iterator[bytes]:
+    """The output for an image; with the rows and columns of the `grid` that is attended to, also attention weights."""
     if as_json:
-        yield json_line(finite({"image": str(path), "grid": [side, side], "candidates": _candidates(caption)}))
+        shape = {} if grid is None else {"grid": [grid, grid]}
+        candidates = _candidates(caption, attention=grid is not None)
+        yield json_line(finite({"image": str(path), **shape, "candidates": candidates}))
     elif nbest == 1:
         yield f"{one_line(caption.text)}\n".encode()
     else:
@@ -109,7 +125,7 @@ def _lines(path: Path, caption: "Caption", *, nbest: int, as_json: bool, side: i
             yield f"{one_field(str(path))}\t{candidate.score:.4f}\t{one_field(candidate.text)}\n".encode()
 
 
-def _candidates(caption: "Caption") -> list[dict[str, Any]]:
+def _candidates(caption: "Caption", *, attention: bool) -> list[dict[str, Any]]:
     values = []
     for candidate in caption.candidates:
         assert candidate.detail is not None
@@ -122,7 +138,7 @@ def _candidates(caption: "Caption") -> list[dict[str, Any]]:
                 "oddities": list(candidate.oddities),
                 "pieces": candidate.detail.pieces,
                 "log_probs": candidate.detail.log_probs,
-                "attention": candidate.detail.attention,
+                **({"attention": candidate.detail.attention} if attention else {}),
             }
         )
     return values

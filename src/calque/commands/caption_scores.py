@@ -15,11 +15,18 @@ if TYPE_CHECKING:
     from calque.search.settings import SearchConfig
 
 
+UNUSED = {
+    "language_weight": "it is for translation and speech",
+    **dict.fromkeys(("maximum_ratio", "maximum_extra", "minimum_ratio"), "an image has no words"),
+}
+"""Search settings without effect on captions, and why."""
+
+
 def evaluate_captioner(
     model: Path,
+    *,
     images: Path,
     settings: list[str],
-    *,
     beam: int | None,
     output: Path | None,
     as_json: bool,
@@ -27,7 +34,7 @@ def evaluate_captioner(
     precision: str,
 ) -> None:
     """Prints the scores of a captioner on the images of a manifest, and writes its captions if requested."""
-    from calque.commands.loading import load_to_evaluate, search_of
+    from calque.commands.loading import load_to_evaluate, refuse_idle_beam_settings, search_of
     from calque.commands.output import refuse_output, sink
     from calque.engine import Captioner
     from calque.engine.captioner_boxes import box_attention, manifest_entries
@@ -40,6 +47,7 @@ def evaluate_captioner(
     refuse_output(output, images)
     captioner = load_to_evaluate(model, Captioner, device=device_name, precision=precision_name)
     search = search_of(captioner.search, settings, beam=beam, nbest=1, batch_tokens=None)
+    refuse_idle_beam_settings(settings, search=search, unused=UNUSED)
     entries = manifest_entries(images)
     if without := sum(not entry.captions for entry in entries):
         raise DataError(f"{images}: {without:,} images have no caption to compare with")

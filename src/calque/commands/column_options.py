@@ -1,5 +1,6 @@
 """The options that describe files of labelled words: their format and the names of their columns."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,18 @@ def file_format(path: Path) -> "ColumnFormat | None":
 def is_conllu(path: Path) -> bool:
     """Whether a file is CoNLL-U by its name."""
     return file_format(path) == "conllu"
+
+
+def starts_as_conllu(path: Path) -> bool:
+    """Whether the first line of a file that is neither empty nor a comment is a word of CoNLL-U."""
+    from calque.data.lines import path_lines
+
+    if is_pipe(path):
+        return False
+    texts = (line.text for line in path_lines(path, invalid="replace"))
+    first = next((text for text in texts if text.strip() and not text.startswith("#")), "")
+    cells = first.split("\t")
+    return len(cells) == 10 and all(cells) and re.fullmatch(r"\d+([-.]\d+)?", cells[0]) is not None
 
 
 def refuse_idle_columns(columns: str | None, *paths: Path | None) -> None:

@@ -18,10 +18,14 @@ SECTIONS = {
 }
 """The sections of a config whose keys are completed, with the files and classes that declare them."""
 
+SYSTEM_FILES = ("translation_systems", "text_systems", "recommender_systems", "signal_systems")
+"""The modules of calque.models that list named systems, in the order of the list of all."""
+
 
 def system_names(incomplete: str = "") -> list[str]:
     """The names of systems that begin with the text `incomplete`."""
-    names = re.findall(r'^    "([\w-]+)": System\(', _source("models/systems.py"), re.MULTILINE)
+    sources = "".join(_source(f"models/{file}.py") for file in SYSTEM_FILES)
+    names = re.findall(r'^    "([\w-]+)": System\(', sources, re.MULTILINE)
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -8,7 +8,9 @@ import typer
 
 from calque.commands.column_options import is_conllu
 from calque.commands.command_group import CommandGroup
-from calque.commands.corpus_files import CorpusFiles, HeldOutFiles, corpus_options, pair_corpora
+from calque.commands.corpus_files import CorpusFiles, HeldOutFiles
+from calque.commands.corpus_kinds import pair_corpora
+from calque.commands.corpus_options import corpus_options
 from calque.commands.option_hints import HintingCommand
 from calque.commands.options import (
     LANGUAGES,
@@ -276,8 +278,7 @@ def _experiment(
             "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, --audio, --images or "
             "--config"
         )
-    has_own_system = bool(files.text or files.conll or files.sequences or files.audio or files.images)
-    default = files.default_system if config is None and has_own_system else None
+    default = files.default_system if config is None and any(files.kinds) else None
     values = experiment_values(
         config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]
     )

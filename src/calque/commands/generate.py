@@ -87,6 +87,7 @@ def generate(
     _refuse_idle_settings(settings or [], search=search, beam=beam)
     prompts = iter([prompt]) if prompt is not None else _prompts(input)
     for number, text in enumerate(prompts):
+        _warn_unknown(generator, text, number=number)
         if format_name == "text" and _is_streamable(search, nbest=nbest):
             _stream(generator, text, search=search, maximum=maximum, stops=stop or [], number=number)
             continue
@@ -136,6 +137,19 @@ def _why_idle(key: str, search: "SearchConfig") -> str | None:
     if key == "patience" and search.stopping != "patience":
         return "it is used only with stopping=patience"
     return None
+
+
+def _warn_unknown(generator: "TextGenerator", prompt: str, *, number: int) -> None:
+    """Warns about parts of a prompt that the model does not know and reads as <unk>."""
+    from calque.text import UNK
+
+    ids = generator.prompt_ids(prompt)
+    if count := ids.count(UNK):
+        unknown = [word for word in prompt.split() if UNK in generator.prompt_ids(word)]
+        listed = ", ".join(map(repr, dict.fromkeys(unknown))) if unknown else f"{count:,} pieces"
+        typer.echo(
+            f"warning: prompt {number + 1}: not in the model's vocabulary and read as unknown: {listed}", err=True
+        )
 
 
 def _is_streamable(search: "SearchConfig", *, nbest: int) -> bool:

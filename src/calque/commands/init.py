@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import PLACEHOLDERS, Corpora, CorpusFiles, corpus_options, task_kind
+from calque.commands.corpus_files import CorpusFiles
+from calque.commands.corpus_kinds import PLACEHOLDERS, Corpora, task_kind
+from calque.commands.corpus_options import corpus_options
 from calque.commands.options import (
     factor_option,
     settings_argument,

@@ -150,6 +150,9 @@ def search_of(
     return check(SearchConfig, values, origin=origin)
 
 
+_TRANSLATION = ("ensemble", "channel_weight", "prior_weight", "shortlist", "shortlist_threshold")
+
+
 def refuse_idle_settings(settings: Sequence[str], *, search: SearchConfig, paths: ModelPaths) -> None:
     """Raises a ConfigError for settings without effect, with the options that each of them needs.
 
@@ -170,11 +173,37 @@ def refuse_idle_settings(settings: Sequence[str], *, search: SearchConfig, paths
         "channel_weight": (reverse, "--reverse"),
         "shortlist_threshold": (search.shortlist, "--shortlist"),
     }
+    idle = {key: f"it is used only with {condition}" for key, (is_used, condition) in needs.items() if not is_used}
+    refuse_idle(settings, idle, search=search)
+
+
+def refuse_idle_beam_settings(
+    settings: Sequence[str],
+    *,
+    search: SearchConfig,
+    unused: Mapping[str, str],
+) -> None:
+    """Raises a ConfigError for settings without effect if texts are found by the beam search of a single model.
+
+    `unused` has the reasons against further settings.
+    """
+    idle = {
+        **unused,
+        **dict.fromkeys(("temperature", "top_k", "top_p", "min_p", "seed"), "it is used only in sampling"),
+        **dict.fromkeys(("samples", "utility", *_TRANSLATION), "it is for translation"),
+        **({} if search.groups > 1 else {"diversity": "it is used only with groups=2 or more"}),
+        **({} if search.stopping == "patience" else {"patience": "it is used only with stopping=patience"}),
+    }
+    refuse_idle(settings, idle, search=search)
+
+
+def refuse_idle(settings: Sequence[str], reasons: Mapping[str, str], *, search: SearchConfig) -> None:
+    """Raises a ConfigError for settings with a reason why they have no effect; one at its default value passes."""
     keys = dict.fromkeys(text.partition("=")[0].strip().removeprefix("search.") for text in settings)
     problems = [
-        f"{key}={getattr(search, key)} has no effect: it is used only with {needs[key][1]}"
+        f"{key}={getattr(search, key)} has no effect: {reasons[key]}"
         for key in keys
-        if key in needs and not needs[key][0] and getattr(search, key) != SearchConfig.model_fields[key].default
+        if key in reasons and getattr(search, key) != SearchConfig.model_fields[key].default
     ]
     if problems:
         raise ConfigError("\n".join(problems))

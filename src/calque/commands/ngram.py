@@ -12,6 +12,7 @@ from calque.commands.options import choice_option, file_option, model_argument, 
 from calque.errors import FolderError
 
 if TYPE_CHECKING:
+    from calque.statistics.ngram_tables import NgramTables
     from calque.text import Tokenizer
 
 READINGS = ("auto", "lines", "running")
@@ -22,7 +23,9 @@ app = typer.Typer(cls=CommandGroup, help="Export n-gram models as ARPA files, or
 @app.command(cls=HintingCommand)
 def export(
     model: Annotated[Path, model_argument(help="A run or model folder of an n-gram model.")],
-    output: Annotated[Path | None, file_option(help="The ARPA file; stdout by default.")] = None,
+    output: Annotated[
+        Path | None, file_option(help="The ARPA file, compressed if it is named .gz, .xz or .bz2; stdout by default.")
+    ] = None,
 ) -> None:
     """Write an n-gram model as an ARPA file, which SRILM, KenLM and other tools read.
 
@@ -33,23 +36,25 @@ def export(
 
         calque ngram export runs/kneser-ney --output model.arpa
 
-        calque ngram export runs/kneser-ney | gzip > model.arpa.gz
+        calque ngram export runs/kneser-ney --output model.arpa.gz
     """
     from calque.commands.output import refuse_output, sink
     from calque.commands.progress import preparing
+    from calque.data.compression import compressor_for
     from calque.engine.folder import load_text_generator
     from calque.engine.ngram_models import ngram_tables
     from calque.statistics.arpa import arpa_lines
 
     refuse_output(output)
+    compressor = compressor_for(output)
     generator = load_text_generator(model, device="cpu")
     tables = ngram_tables(generator, origin=str(model))
     with sink(output) as out, preparing() as progress:
         for lines in arpa_lines(tables, generator.tokenizer.vocabulary.pieces, progress=progress):
-            out.write(lines.encode())
+            out.write(compressor.compress(lines.encode()))
+        out.write(compressor.flush())
         out.flush()
-    listed = ", ".join(f"{size:,} {order}-grams" for order, size in enumerate(tables.sizes, start=1))
-    typer.echo(f"wrote {listed}", err=True)
+    typer.echo(f"wrote {_listed(tables)}", err=True)
 
 
 @app.command("import", cls=HintingCommand)
@@ -111,9 +116,14 @@ def import_arpa(
         )
     for remark in found.remarks:
         typer.echo(f"warning: {arpa}: {remark}", err=True)
-    listed = ", ".join(f"{size:,} {order}-grams" for order, size in enumerate(found.tables.sizes, start=1))
-    typer.echo(f"read {listed}", err=True)
+    typer.echo(f"read {_listed(found.tables)}", err=True)
     typer.echo(output)
+
+
+def _listed(tables: "NgramTables") -> str:
+    """The number of n-grams of each order; padding, which the tables count as a 1-gram, is not in ARPA files."""
+    sizes = [tables.sizes[0] - 1, *tables.sizes[1:]]
+    return ", ".join(f"{size:,} {order}-grams" for order, size in enumerate(sizes, start=1))
 
 
 def _tokenizer(path: Path) -> "Tokenizer":

@@ -26,8 +26,8 @@ class AudioTest(NamedTuple):
 
 def evaluate_recogniser(
     model: Path,
-    audio: Path,
     *,
+    audio: Path,
     settings: list[str],
     beam: int | None,
     language: Path | None,
@@ -50,6 +50,7 @@ def evaluate_recogniser(
     if language is not None:
         generator = load_language_model(language, device=device_name, precision=precision_name)
     search = search_of(recogniser.search, settings, beam=beam, nbest=1, batch_tokens=None)
+    refuse_idle_speech_settings(settings, search=search, recogniser=recogniser, language=language)
     test = read_audio_test(audio)
     texts = transcribe_test(recogniser, test, search=search, language=generator)
     if output is not None:
@@ -73,6 +74,25 @@ def evaluate_recogniser(
             f"{errors.substitutions:,} substitutions, {errors.insertions:,} insertions, {errors.deletions:,} deletions "
             f"in {errors.length:,} {unit}"
         )
+
+
+CTC_SETTINGS = ("method", "beam", "reward", "language_weight")
+"""The search settings that have an effect on the decoding of a model that has CTC alone."""
+
+
+def refuse_idle_speech_settings(
+    settings: list[str], *, search: "SearchConfig", recogniser: "Recogniser", language: Path | None
+) -> None:
+    """Raises a ConfigError for search settings without effect on the transcripts of a recogniser."""
+    from calque.commands.loading import refuse_idle_beam_settings
+
+    unused = dict.fromkeys(("source_limit", "batch_tokens"), "it is for translation")
+    if recogniser.model.speller is None:
+        others = set(type(search).model_fields) - set(CTC_SETTINGS)
+        unused = dict.fromkeys(others, "this model has CTC alone, without a decoder") | unused
+    if language is None:
+        unused["language_weight"] = "it is used only with --language"
+    refuse_idle_beam_settings(settings, search=search, unused=unused)
 
 
 def read_audio_test(path: Path) -> AudioTest:

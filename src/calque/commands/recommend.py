@@ -93,8 +93,8 @@ def recommend(
                     typer.echo(f"{input_name(input)}: line {answered.asked.line}: {answered.answer}", err=True)
         out.flush()
     if errors:
-        lines = "1 line" if errors == 1 else f"{errors:,} lines"
-        raise DataError(f"{input_name(input)}: {lines} could not be read and are left empty in the output")
+        lines = "1 line could not be read and is" if errors == 1 else f"{errors:,} lines could not be read and are"
+        raise DataError(f"{input_name(input)}: {lines} left empty in the output")
 
 
 def _answers(
@@ -118,8 +118,10 @@ def read_histories(recommender: "Recommender", path: Path | None, *, records: bo
     from calque.data.sequence_files import LINE_BYTES
     from calque.engine import History
 
-    for line in input_lines(path, limit=LINE_BYTES, invalid="fail"):
-        if line.cut:
+    for line in input_lines(path, limit=LINE_BYTES, invalid="replace"):
+        if line.invalid is not None:
+            yield Asked(line.number, "", TextError(f"byte {line.invalid} is not UTF-8"))
+        elif line.cut:
             yield Asked(line.number, "", TextError(f"longer than {LINE_BYTES >> 20} MiB"))
         elif records and line.text.strip():
             yield _record(recommender, line.text, number=line.number)

@@ -23,7 +23,7 @@ class TestUsers(NamedTuple):
 
 
 def evaluate_recommender(
-    model: Path, sequences: Path, *, exclude_seen: bool | None, as_json: bool, device: str, precision: str
+    model: Path, *, sequences: Path, exclude_seen: bool | None, as_json: bool, device: str, precision: str
 ) -> None:
     """Prints HR@k, NDCG@k and MRR of the last item of every user in a file, with confidence intervals."""
     from calque.commands.loading import load_to_evaluate

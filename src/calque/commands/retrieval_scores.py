@@ -1,7 +1,6 @@
 """`calque evaluate --source --target`: the sentence vectors of a model, scored by retrieval."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,20 +31,14 @@ def evaluate_retrieval(
     source: Path | None,
     target: Path,
     pooling: str | None,
-    idle: Sequence[str],
     as_json: bool,
     device: str,
     precision: str,
 ) -> None:
-    """Prints how well each line of one file finds its partner in the other, by the cosines of sentence vectors.
-
-    `idle` are given options that have no effect here.
-    """
+    """Prints how well each line of one file finds its partner in the other, by the cosines of sentence vectors."""
     from calque.engine import load
     from calque.memory import keep_memory
 
-    if idle:
-        raise ConfigError(f"--target compares sentence vectors and cannot be combined with {', '.join(idle)}")
     if source is None:
         raise ConfigError("--target needs --source too: line n of one is the translation of line n of the other")
     if pooling is not None:

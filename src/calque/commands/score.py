@@ -64,6 +64,8 @@ def score(
     refuse_unreadable(source, target)
     refuse_output(output, source, target)
     count = _count(source, target)
+    if count == 0:
+        raise DataError(f"{target}: no lines: there is nothing to score")
     scorer = _load_scorer(model, source=source, device=device_name, precision=precision_name)
     lines, pieces, log_prob = 0, 0, 0.0
     pairs, warnings = _pairs(source, target), LineWarnings(str(source or target))
@@ -77,6 +79,8 @@ def score(
                 out.write(_row(scored, number=lines, format=format_name))
             out.flush()
             advance(len(window))
+    if not pieces:
+        raise DataError(f"{target}: no lines: there is nothing to score")
     warnings.summarise()
     kind, per_piece = "pairs" if source else "lines", perplexity(-log_prob, count=pieces)
     typer.echo(f"{lines:,} {kind}, {pieces:,} pieces, perplexity {per_piece:.3f} per piece", err=True)
@@ -86,47 +90,17 @@ def _load_scorer(
     model: Path, *, source: Path | None, device: "DeviceName", precision: "PrecisionName"
 ) -> "Translator | TextGenerator":
     """Loads the model; raises a DataError if it needs a source and none is given, or the other way round."""
-    from calque.engine import (
-        Captioner,
-        PhraseTranslator,
-        Recogniser,
-        Recommender,
-        SentenceEncoder,
-        Tagger,
-        TextGenerator,
-        Translator,
-        load,
-    )
+    from calque.commands.loading import EVALUATION_OPTIONS
+    from calque.engine import PhraseTranslator, SentenceEncoder, TextGenerator, Translator, load, model_kind
 
     scorer = load(model, device=device, precision=precision)
-    if isinstance(scorer, Tagger):
+    if not isinstance(scorer, Translator | TextGenerator):
+        reason = " and cannot score text"
+        if isinstance(scorer, SentenceEncoder | PhraseTranslator):
+            reason = ", whose scores are no probabilities"
         raise DataError(
-            f"{model}: is a tagger and cannot score text; `calque evaluate {shell_path(model)} --conll FILE` scores it"
-        )
-    if isinstance(scorer, PhraseTranslator):
-        raise DataError(
-            f"{model}: is a statistical translation model, whose scores are no probabilities; `calque evaluate "
-            f"{shell_path(model)} --source FILE --reference FILE` evaluates it"
-        )
-    if isinstance(scorer, SentenceEncoder):
-        raise DataError(
-            f"{model}: is a sentence encoder and has no probabilities; `calque evaluate {shell_path(model)} --source "
-            "FILE --target FILE` scores it"
-        )
-    if isinstance(scorer, Recommender):
-        raise DataError(
-            f"{model}: is a recommender and cannot score text; `calque evaluate {shell_path(model)} --sequences FILE` "
-            "scores it"
-        )
-    if isinstance(scorer, Recogniser):
-        raise DataError(
-            f"{model}: is a speech recogniser and cannot score text; "
-            f"`calque evaluate {shell_path(model)} --audio MANIFEST` scores it"
-        )
-    if isinstance(scorer, Captioner):
-        raise DataError(
-            f"{model}: is a captioner and cannot score text; `calque evaluate {shell_path(model)} --images FILE` "
-            "scores it"
+            f"{model}: is {model_kind(scorer)}{reason}; `calque evaluate {shell_path(model)} "
+            f"{EVALUATION_OPTIONS[type(scorer)]}` evaluates it"
         )
     if isinstance(scorer, TextGenerator) and source is not None:
         raise DataError(f"--source: {model} is a language model and reads no source; leave it out")

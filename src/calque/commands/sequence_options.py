@@ -3,20 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.errors import ConfigError
-
 if TYPE_CHECKING:
     from calque.data.sequence_files import SequenceCorpus
 
 Paths = list[Path] | None
-
-
-def sequence_corpora(train: Paths, valid: Paths) -> dict[str, list[dict[str, Any]]]:
-    """The values of the config's data section, as --sequences and --valid-sequences define it."""
-    if valid and not train:
-        raise ConfigError("--valid-sequences needs --sequences")
-    roles = {"train": train, "valid": valid}
-    return {role: [sequence_corpus(path) for path in paths] for role, paths in roles.items() if paths}
 
 
 def sequence_corpus(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from calque.commands.column_options import column_names, file_format
+from calque.commands.column_options import column_names, file_format, starts_as_conllu
 from calque.commands.inputs import (
     choice,
     device_and_precision,
@@ -42,7 +42,10 @@ def tag(
     input: Annotated[Path | None, file_option(help="The file to tag (plain or compressed); stdin by default.")] = None,
     output: Annotated[Path | None, file_option(help="The file for the labels; stdout by default.")] = None,
     format: Annotated[
-        str, choice_option(choices=FORMATS, help="text has words separated by spaces; auto: by the file's name.")
+        str,
+        choice_option(
+            choices=FORMATS, help="text has words separated by spaces; auto: by the file's name and content."
+        ),
     ] = "auto",
     columns: Annotated[
         str | None,
@@ -55,8 +58,8 @@ def tag(
 ) -> None:
     """Label the words of a CoNLL-U file, a column file or raw text.
 
-    The format follows from the file's name and from the files that the model was trained on; --format sets it. Standard
-    input is text.
+    The format follows from the file's name, from the files that the model was trained on and from the file's first
+    word; --format sets it. Standard input is text.
 
     A CoNLL-U or column file is copied byte for byte, with the predicted column replaced, or appended if it is missing.
     In text, every line is a sentence of words separated by white space; the output has its labels on one line,
@@ -102,12 +105,14 @@ def _input_format(
     """The format of the input, with `auto` resolved; options for column files are rejected with other formats.
 
     With auto, the file's suffix decides. Without a known suffix, a file is a column file if the tagger was trained on
-    column files or --columns or --append is given; anything else, such as standard input, is text.
+    column files or --columns or --append is given, and CoNLL-U if its first word is; anything else, such as standard
+    input, is text.
     """
     if format == "auto":
         by_name = file_format(path) if path is not None else None
         is_columns = columns or append or (path is not None and tagger.columns)
-        format = by_name or ("columns" if is_columns else "text")
+        by_content: ColumnFormat | Literal["text"] = "conllu" if path is not None and starts_as_conllu(path) else "text"
+        format = by_name or ("columns" if is_columns else by_content)
     if format != "columns" and columns:
         raise ConfigError(
             f"--columns is for column files; {input_name(path)} is read as {format}: add --format columns"

@@ -25,8 +25,8 @@ class Labels(NamedTuple):
 
 def evaluate_tagger(
     model: Path,
-    conll: Path,
     *,
+    conll: Path,
     columns: str | None,
     confusion: Path | None,
     as_json: bool,

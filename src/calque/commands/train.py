@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import Corpora, CorpusFiles, HeldOutFiles, corpus_options
+from calque.commands.corpus_files import CorpusFiles, HeldOutFiles
+from calque.commands.corpus_kinds import Corpora, task_kind
+from calque.commands.corpus_options import corpus_options
 from calque.commands.options import (
     MODEL,
     RUN,
@@ -199,11 +201,17 @@ def _report(finished: "Run") -> None:
 
 def _summary_lines(finished: "Run") -> list[str]:
     """The best score, the files of the run, and the command that uses its model."""
+    from calque.experiment import Experiment, assembly_of
+
+    assert isinstance(finished.config, Experiment)
     summary, folder = finished.summary, finished.folder
     ended = "stopped early without improvement" if summary.stopped_early else "done"
     minutes, seconds = divmod(round(summary.seconds), 60)
     best = f": {summary.best.summary}" if summary.best else ""
-    lines = [f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}{best} ({minutes} min {seconds} s)"]
+    steps = f"{summary.step:,} steps, best at step {summary.best_step:,}"
+    if assembly_of(finished.config).estimator() is not None:
+        steps = "model estimated from the counts of the corpus"
+    lines = [f"{ended}: {steps}{best} ({minutes} min {seconds} s)"]
     if summary.skipped:
         lines.append(f"{summary.skipped:,} updates were skipped because their loss or gradient was not finite")
     names = (
@@ -230,6 +238,12 @@ def _report_system(system: str | None, *, config: Path | None, default: str | No
 
 
 def _refuse_idle_alignments(values: dict[str, Any]) -> None:
+    """Raises a ConfigError if alignments have no effect on the system, or on the settings of its training."""
+    if task_kind(values) != "translation" or values.get("model", {}).get("kind") == "phrase-based":
+        raise ConfigError(
+            "--alignments has no effect on this system: it is for the guided alignment of neural translation models, "
+            "and a statistical model aligns the words itself; leave it out"
+        )
     for key in ("training", "objective", "guidance", "weight"):
         values = values.get(key, {}) if isinstance(values, dict) else {}
     if not values:

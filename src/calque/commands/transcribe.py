@@ -86,6 +86,7 @@ def transcribe(
     """
     from calque.commands.loading import load_language_model, search_of
     from calque.commands.output import refuse_output, sink
+    from calque.commands.recogniser_scores import refuse_idle_speech_settings
     from calque.engine import load_recogniser
 
     settings = [text for text in files if "=" in text and not exists(Path(text))]
@@ -100,6 +101,7 @@ def transcribe(
     if language is not None:
         generator = load_language_model(language, device=device_name, precision=precision_name)
     search = search_of(recogniser.search, settings, beam=beam, nbest=nbest, batch_tokens=None)
+    refuse_idle_speech_settings(settings, search=search, recogniser=recogniser, language=language)
     answers = recogniser.answers(
         paths, search=search, nbest=nbest, timestamps=timestamps, language=generator, chunk=chunk
     )

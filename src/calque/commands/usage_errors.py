@@ -49,17 +49,26 @@ def _problem(error: Any, *, ctx: Any) -> str:
             return f"no such option: {error.option_name}{suggestion(error.option_name, known)}"
         case "MissingParameter" if error.param is not None:
             return f"{_name(error.param)} is missing: {_decapitalised(error.param.help or 'a value')}"
+        case "BadParameter" if error.param is not None and error.param.nargs > 1:
+            return _several(_name(error.param), error.param)
         case "BadParameter" if error.param is not None:
             return f"{_name(error.param)}: {_decapitalised(error.message)}"
         case "BadOptionUsage" if error.option_name in known:
             if known[error.option_name].is_flag:
                 return f"{error.option_name} takes no value"
+            if known[error.option_name].nargs > 1:
+                return _several(error.option_name, known[error.option_name])
             return f"{error.option_name} needs a value: {known[error.option_name].metavar or 'VALUE'}"
         case _:
             message = error.format_message()
             if extra := re.fullmatch(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", message):
                 return f"unexpected argument: {extra[1]}"
             return _decapitalised(message)
+
+
+def _several(name: str, parameter: Any) -> str:
+    """What an option with several values needs."""
+    return f"{name} needs {parameter.nargs} values, {parameter.metavar}: {_decapitalised(parameter.help or 'values')}"
 
 
 def _name(parameter: Any) -> str:

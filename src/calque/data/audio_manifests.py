@@ -8,6 +8,7 @@ from calque.data.audio import Clip, clip_problem
 from calque.data.audio_corpus import AUDIO_COLUMNS, AudioConfig
 from calque.data.corpora import Block
 from calque.data.lines import decode, describe
+from calque.data.problems import refuse_binary
 from calque.errors import DataError
 from calque.parsing import parse_json
 from calque.text.cleaning import strip_bom, strip_return
@@ -39,6 +40,8 @@ def parse_manifest(block: Block, corpus: AudioConfig, *, limit: int) -> Manifest
     decoded once to find them.
     """
     (lines,) = block.files
+    if block.first == 1:
+        refuse_binary(lines, path=corpus.path, rows="recording")
     header = table_header(block.head, corpus) if corpus.is_table else None
     folder = corpus.path.parent
     entries: list[tuple[Entry, int]] = []

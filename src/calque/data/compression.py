@@ -2,12 +2,14 @@
 
 Supported are gzip, xz, bzip2 and, if a package for it is installed, Zstandard. A file may consist of several compressed
 streams, one after the other, as parallel compressors write them. Anything else after the end of a stream is an error.
+Files are written in the format that their name stands for.
 """
 
 import bz2
 import gzip
 import io
 import lzma
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -32,6 +34,43 @@ _MAGIC = {
     **{bytes([first]) + b"\x2a\x4d\x18": "zstd" for first in range(0x50, 0x60)},  # frames that are skipped
     b"PK\x03\x04": "zip",
 }
+
+
+class Compressor(Protocol):
+    """Compresses bytes piece by piece."""
+
+    def compress(self, data: bytes, /) -> bytes:
+        """The next compressed bytes."""
+        ...
+
+    def flush(self) -> bytes:
+        """The last compressed bytes."""
+        ...
+
+
+class Uncompressed:
+    """Leaves bytes as they are."""
+
+    def compress(self, data: bytes, /) -> bytes:
+        return data
+
+    def flush(self) -> bytes:
+        return b""
+
+
+def compressor_for(path: Path | None) -> Compressor:
+    """Compresses in the format that the name of an output stands for; other names and standard output are plain."""
+    match path.suffix.lower() if path is not None else "":
+        case ".gz":
+            return zlib.compressobj(wbits=31)  # gzip without a time, so that equal inputs give equal files
+        case ".xz":
+            return lzma.LZMACompressor()
+        case ".bz2":
+            return bz2.BZ2Compressor()
+        case ".zst":
+            raise DataError(f"{path}: Zstandard is read but not written; name the file .gz, .xz or .bz2")
+        case _:
+            return Uncompressed()
 
 
 class DamagedError(ValueError):

@@ -16,12 +16,13 @@ from calque.data.audio_corpus import AUDIO_COLUMNS, AUDIO_LINES, AudioConfig
 from calque.data.image_manifests import ImagesConfig
 from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Digest, Invalid, file_line_lists, file_lines
+from calque.data.problems import LISTED, refuse
 from calque.data.sequence_files import LINE_BYTES as HISTORY_BYTES
 from calque.data.sequence_files import (
     SequenceCorpus,
     SequenceRecordsConfig,
     SequencesConfig,
-    refuse_repeated_users,
+    repeated_users,
 )
 from calque.data.tables import RECORD_BYTES, CsvConfig, TableCorpus, TsvConfig, Weight, csv_lines
 from calque.errors import DataError
@@ -242,15 +243,21 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
 def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | None = None) -> Iterator[Block]:
     """Yields the lines of a corpus in blocks, in bounded memory.
 
-    Raises a DataError at the end of the shortest file if the files have different numbers of lines. Each file is read
-    once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of labelled words ends
-    at the end of a sentence.
+    Raises a DataError at the end of the shortest file if the files have different numbers of lines, and at the end of a
+    file of histories if users have several lines. Each file is read once; its digest in `digests`, under its key in
+    `paths`, is updated with its bytes. A block of labelled words ends at the end of a sentence.
     """
     if isinstance(corpus, SequenceCorpus):
         users: dict[str, int] = {}
+        repeated, more = list[str](), 0
         for block in _line_blocks(corpus, limit=limit, digests=digests or {}):
-            refuse_repeated_users(block.files[0], corpus=corpus, first=block.first, seen=users)
+            for problem in repeated_users(block.files[0], corpus=corpus, first=block.first, seen=users):
+                if len(repeated) < LISTED:
+                    repeated.append(problem)
+                else:
+                    more += 1
             yield block
+        refuse(repeated, more=more)
         return
     if not isinstance(corpus, CsvConfig | WordCorpus):
         yield from _line_blocks(corpus, limit=limit, digests=digests or {})

@@ -49,6 +49,7 @@ Progress = Callable[[str, int, int], None]
 KIND = "store"
 
 _REPORTED = 10  # problems
+_EMPTY = {"users": "fewer than 2 items left to train on"}  # what rows without content have, by unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ class Prepared:
         """A line that says how many rows there are, and how many training rows were left out for each reason."""
         unusable = "unusable" if unit in ("images", "recordings") else "not UTF-8"
         tally = self.train_tally
-        reasons = {"empty": tally.empty, "too long": tally.long, unusable: tally.invalid}
+        empty = f"with {_EMPTY[unit]}" if unit in _EMPTY else "empty"
+        reasons = {empty: tally.empty, "too long": tally.long, unusable: tally.invalid}
         listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
         return f"data: {len(self.train):,} {unit} to train on, {len(self.valid):,} to validate" + (
             f"; left out: {listed}" if listed else ""
@@ -212,7 +214,7 @@ def _fill(
         raise DataError("a corpus file changed while it was being read; prepare again")
     for role in ROLES:
         if not description[role]["spans"][-1][1]:
-            left_out = _left_out(Tally(**description[role]["tally"]), unusable=_unusable(preparation))
+            left_out = _left_out(Tally(**description[role]["tally"]), preparation)
             raise DataError(f"data.{role}: no rows are left; {left_out}")
     description["warnings"] = scan.warnings
     (folder / "store.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
@@ -336,15 +338,18 @@ def _why_no_rows(tally: Tally, *, data: DataConfig, preparation: Preparation) ->
     if not tally.lines:
         files = [str(path) for corpus in data.train for path in paths(corpus).values()]
         return f"data.train: {' and '.join(files)}: the corpus has no lines"
-    if not tally.long and not tally.invalid:
+    if preparation.unit not in _EMPTY and not tally.long and not tally.invalid:
         return f"data.train: none of the {tally.lines:,} lines has text in {' and '.join(preparation.reads)}"
     limit = data.line_limit(running=preparation.running)
     longest = f"; a line may have at most {limit:,} bytes" if tally.long else ""
-    return f"data.train: no rows are left; {_left_out(tally, unusable=_unusable(preparation))}{longest}"
+    return f"data.train: no rows are left; {_left_out(tally, preparation)}{longest}"
 
 
-def _left_out(tally: Tally, *, unusable: str = "not UTF-8") -> str:
-    return f"of {tally.lines:,} lines, {tally.empty:,} are empty, {tally.long:,} too long, {tally.invalid:,} {unusable}"
+def _left_out(tally: Tally, preparation: Preparation) -> str:
+    unit, unusable = preparation.unit, _unusable(preparation)
+    empty = f"have {_EMPTY[unit]}" if unit in _EMPTY else "are empty"
+    counts = f"{tally.empty:,} {empty}, {tally.long:,} too long, {tally.invalid:,} {unusable}"
+    return f"of {tally.lines:,} lines, {counts}"
 
 
 def _unusable(preparation: Preparation) -> str:

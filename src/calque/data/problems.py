@@ -1,18 +1,34 @@
 """Raises all problems of the corpora together, as one error."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
 
 from calque.data.lines import NOT_UTF8
 from calque.errors import DataError
 
-_SHOWN = 10
+LISTED = 10  # problems
 RECODE = "a file in another encoding can be converted, e.g.: iconv -f latin1 -t utf-8 FILE > FILE.utf8"
+
+
+_HEAD = 8  # lines at the beginning of a file that show whether it is text
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def refuse_binary(lines: Iterable[bytes], *, path: Path, rows: str) -> None:
+    """Raises a DataError if the first lines of a file are not those of a manifest but, say, of an image itself."""
+    head = b"".join(islice(lines, _HEAD))
+    if b"\0" in head and not head.startswith(_UTF16):
+        raise DataError(
+            f"{path}: no manifest but a binary file; a manifest is a text file with a line for each {rows}, with the "
+            "name of its file"
+        )
 
 
 def refuse(problems: Sequence[str], *, more: int = 0) -> None:
     """Raises a DataError that lists the problems, if there are any; `more` is the number of further problems."""
     if problems:
-        hidden = len(problems) - _SHOWN + more if len(problems) > _SHOWN else more
+        hidden = len(problems) - LISTED + more if len(problems) > LISTED else more
         summary = [f"… and {hidden:,} more"] if hidden > 0 else []
         advice = [RECODE] if any(problem.endswith(NOT_UTF8) for problem in problems) else []
-        raise DataError("\n".join([*problems[:_SHOWN], *summary, *advice]))
+        raise DataError("\n".join([*problems[:LISTED], *summary, *advice]))

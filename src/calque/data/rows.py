@@ -23,6 +23,7 @@ from calque.data.corpora import (
 )
 from calque.data.image_manifests import ImagesConfig, manifest_rows
 from calque.data.lines import Invalid, decode, describe
+from calque.data.problems import refuse_binary
 from calque.data.sequence_files import SequenceRecordsConfig, SequencesConfig, read_histories
 from calque.data.tables import CONTINUATION, CsvConfig, Layout, TableCorpus, TableFormat, TsvConfig
 from calque.errors import DataError
@@ -102,6 +103,8 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
         case SequencesConfig() | SequenceRecordsConfig():
             texts = _Texts(*read_histories(files["path"].texts, corpus=corpus, first=block.first), {})
         case ImagesConfig():
+            if block.first == 1:
+                refuse_binary(block.files[0], path=corpus.path, rows="image")
             texts = _Texts(*manifest_rows(files["path"].texts, corpus=corpus, first=block.first))
             invalid = "skip" if invalid == "replace" else invalid  # an image cannot be repaired
         case _:

@@ -8,14 +8,13 @@ is parsed, the values of each column are joined by tabs into one text.
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from calque.config import Config
 from calque.data.tables import Weight
-from calque.errors import DataError
 from calque.parsing import parse_json
 
 USER, ITEMS, TIMES, BEHAVIOURS = "user", "items", "times", "behaviours"
@@ -101,8 +100,10 @@ def read_histories(texts: Sequence[str], *, corpus: SequenceCorpus, first: int) 
     return Histories(columns, malformed)
 
 
-def refuse_repeated_users(lines: Sequence[bytes], *, corpus: SequenceCorpus, first: int, seen: dict[str, int]) -> None:
-    """Raises a DataError if a user has two lines.
+def repeated_users(
+    lines: Sequence[bytes], *, corpus: SequenceCorpus, first: int, seen: dict[str, int]
+) -> Iterator[str]:
+    """Yields a message for each line of a user who has an earlier one.
 
     `seen` maps each user read so far to the number of its line, and is updated in place. Malformed lines are ignored
     here, because `read_histories` reports them.
@@ -110,7 +111,7 @@ def refuse_repeated_users(lines: Sequence[bytes], *, corpus: SequenceCorpus, fir
     for number, line in enumerate(lines, start=first):
         user = _user_of(line, corpus)
         if user is not None and (earlier := seen.setdefault(user, number)) != number:
-            raise DataError(
+            yield (
                 f"{corpus.path}: line {number}: the user {user!r} is already on line {earlier}; write all items of a "
                 "user on one line, in order of time"
             )

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from calque.data.image_manifests import Box, Entry, ImagesConfig, read_entry
 from calque.data.images import Picture, read_image
-from calque.data.lines import LINE_LIMIT, path_lines
+from calque.data.lines import LINE_LIMIT, file_lines, path_lines
+from calque.data.problems import refuse_binary
 from calque.engine.captioner import Captioner
 from calque.errors import DataError
 from calque.evaluation.attention_boxes import NamedAttention, SquareBox, named_attention, pieces_in_span
@@ -21,6 +22,8 @@ TOGETHER = 64  # images
 def manifest_entries(path: Path) -> list[Entry]:
     """The entries of a manifest, one per non-empty line; raises a DataError that names the first malformed line."""
     corpus, entries = ImagesConfig(path=path), []
+    if path.is_file():
+        refuse_binary(file_lines(path, limit=LINE_LIMIT), path=path, rows="image")
     for line in path_lines(path, limit=LINE_LIMIT, invalid="fail"):
         if not line.text.strip():
             continue

@@ -1,10 +1,11 @@
 """Model folders: written atomically, verified before anything in them is used."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from calque.config import Values, check, read_toml
+from calque.config import Config, Values, check, read_toml
 from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision, multiplies_int8
 from calque.engine.captioner import Captioner
 from calque.engine.captioner_folder import CaptionerFolder, read_captioner
@@ -113,6 +114,29 @@ def load_captioner(path: str | Path, *, device: DeviceName = "auto", precision: 
     return _load_kind(Captioner, path, purpose="describe images", device=device, precision=precision)
 
 
+class ModelKind(NamedTuple):
+    """What messages say about a kind of model: what it is, and the commands that use it."""
+
+    name: str
+    usage: str
+
+
+KINDS: dict[type[Loaded], ModelKind] = {
+    Translator: ModelKind("a translation model", "`calque translate {path}` translates with it"),
+    TextGenerator: ModelKind(
+        "a language model",
+        "`calque generate {path}` generates text with it, `calque score {path} --target FILE` scores text, and `calque "
+        "translate RUN --language {path}` combines it with a translator",
+    ),
+    Tagger: ModelKind("a tagger", "`calque tag {path}` labels words with it"),
+    PhraseTranslator: ModelKind("a statistical translation model", "`calque translate {path}` translates with it"),
+    SentenceEncoder: ModelKind("a sentence encoder", "`calque embed {path}` computes sentence vectors with it"),
+    Recommender: ModelKind("a recommender", "`calque recommend {path}` recommends items with it"),
+    Recogniser: ModelKind("a speech recogniser", "`calque transcribe {path} FILES` transcribes speech with it"),
+    Captioner: ModelKind("a captioner", "`calque caption {path} FILE` describes an image with it"),
+}
+
+
 def architecture(loaded: Loaded) -> str:
     """The kinds of a model's parts, such as "transformer to luong"."""
     match loaded:
@@ -137,23 +161,7 @@ def architecture(loaded: Loaded) -> str:
 
 def model_kind(loaded: Loaded) -> str:
     """The kind of a model in words, such as "a translation model"."""
-    match loaded:
-        case Translator():
-            return "a translation model"
-        case TextGenerator():
-            return "a language model"
-        case Tagger():
-            return "a tagger"
-        case PhraseTranslator():
-            return "a statistical translation model"
-        case SentenceEncoder():
-            return "a sentence encoder"
-        case Recommender():
-            return "a recommender"
-        case Recogniser():
-            return "a speech recogniser"
-        case Captioner():
-            return "a captioner"
+    return KINDS[type(loaded)].name
 
 
 def _load_kind(
@@ -169,27 +177,7 @@ def _load_kind(
 
 def _usage(loaded: Loaded, path: str | Path) -> str:
     """A phrase for error messages that names the commands for a model."""
-    argument = shell_path(path)
-    match loaded:
-        case Translator():
-            return f"`calque translate {argument}` translates with it"
-        case TextGenerator():
-            return (
-                f"`calque generate {argument}` generates text with it, `calque score {argument} --target FILE` scores "
-                f"text, and `calque translate RUN --language {argument}` combines it with a translator"
-            )
-        case Tagger():
-            return f"`calque tag {argument}` labels words with it"
-        case PhraseTranslator():
-            return f"`calque translate {argument}` translates with it"
-        case SentenceEncoder():
-            return f"`calque embed {argument}` computes sentence vectors with it"
-        case Recommender():
-            return f"`calque recommend {argument}` recommends items with it"
-        case Recogniser():
-            return f"`calque transcribe {argument} FILES` transcribes speech with it"
-        case Captioner():
-            return f"`calque caption {argument} FILE` describes an image with it"
+    return KINDS[type(loaded)].usage.format(path=shell_path(path))
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
@@ -286,32 +274,31 @@ def _is_statistical(values: Values) -> bool:
     return isinstance(model, dict) and model.get("kind") == "phrase-based"
 
 
+class _Reader(NamedTuple):
+    """The config of a model folder, and the function that reads the model."""
+
+    config: type[Config]
+    read: Callable[..., Loaded]
+
+
+_READERS = {
+    "language-modelling": _Reader(LanguageModelFolder, read_language_model),
+    "tagging": _Reader(TaggerFolder, read_tagger),
+    "embedding": _Reader(SentenceEncoderFolder, read_sentence_encoder),
+    "recommendation": _Reader(RecommenderFolder, read_recommender),
+    "recognition": _Reader(RecogniserFolder, read_recogniser),
+    "captioning": _Reader(CaptionerFolder, read_captioner),
+}
+"""How the models of each task but translation are read."""
+
+
 def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
     origin = str(folder / "config.toml")
     task = values.get("task")
-    match task.get("kind") if isinstance(task, dict) else None:
-        case "language-modelling":
-            return read_language_model(
-                folder, check(LanguageModelFolder, values, origin=origin, written=True), format=format
-            )
-        case "tagging":
-            return read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True), format=format)
-        case "embedding":
-            return read_sentence_encoder(
-                folder, check(SentenceEncoderFolder, values, origin=origin, written=True), format=format
-            )
-        case "recommendation":
-            return read_recommender(
-                folder, check(RecommenderFolder, values, origin=origin, written=True), format=format
-            )
-        case "recognition":
-            return read_recogniser(folder, check(RecogniserFolder, values, origin=origin, written=True), format=format)
-        case "captioning":
-            return read_captioner(folder, check(CaptionerFolder, values, origin=origin, written=True), format=format)
-        case "own":
-            raise _own_model_error(folder)
-        case _ if _is_statistical(values):
-            return read_phrase_translator(folder, check(PhraseFolder, values, origin=origin, written=True))
-        case _:
-            folder_config = check(TranslationFolder, values, origin=origin, written=True)
-            return read_translator(folder, folder_config, format=format)
+    kind = task.get("kind") if isinstance(task, dict) else None
+    if kind == "own":
+        raise _own_model_error(folder)
+    if kind not in _READERS and _is_statistical(values):
+        return read_phrase_translator(folder, check(PhraseFolder, values, origin=origin, written=True))
+    reader = _READERS.get(str(kind), _Reader(TranslationFolder, read_translator))
+    return reader.read(folder, check(reader.config, values, origin=origin, written=True), format=format)

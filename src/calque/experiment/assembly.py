@@ -8,10 +8,13 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import nn
 
+from calque import __version__
+from calque.data.batching import BatchConfig
 from calque.data.numericalise import Preparation
 from calque.data.prepare import Prepared
 from calque.devices import choose_device, multiplies_bfloat16
 from calque.errors import ConfigError
+from calque.experiment.settings import Experiment
 from calque.layers.recurrent import Recurrence
 from calque.tasks.interfaces import Judge, Judgement, Metric, Task
 from calque.training.auto_settings import Corpus
@@ -98,6 +101,57 @@ class Assembly(Protocol):
     def remarks(self) -> list[str]:
         """Warnings about settings that are valid but unusual."""
         ...
+
+
+class BaseAssembly:
+    """What assemblies have in common; by default, models start with random weights and are trained step by step."""
+
+    experiment: Experiment
+
+    def estimator(self) -> Estimator | None:
+        """None: a model is trained."""
+        return None
+
+    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
+        """Raises a ConfigError: only translation models start with the weights of another run."""
+        raise ConfigError("training.warm_start is for translation models")
+
+    def draw(self, run: Path) -> None:
+        """Does nothing: there are no further plots."""
+
+    def remarks(self) -> list[str]:
+        """None."""
+        return []
+
+    def validation_batch(self, *, ranks: int) -> BatchConfig:
+        """The batches of validation, which one of several ranks computes in memory that all of them share."""
+        batch = self.experiment.training.batch
+        return batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
+
+    def model_card(self, title: str, *facts: str, prepared: Prepared, command: str, method: str) -> str:
+        """The model card: what the model is, its data, and how it is used on the command line and in Python."""
+        return "\n".join(
+            [
+                f"# {title}",
+                "",
+                *(f"- {fact}" for fact in facts),
+                f"- data fingerprint: {prepared.digest}",
+                "",
+                f"Use it: `calque {command}`, or in Python",
+                f'`calque.load("FOLDER").{method}`. `manifest.json` holds the SHA-256 of every file here.',
+                "",
+            ]
+        )
+
+    def trained_on(self, prepared: Prepared, rows: str) -> str:
+        """A fact for the model card; `rows` are, e.g., sentences."""
+        return f"trained on {len(prepared.train):,} {rows} with Calque {__version__}, seed {self.experiment.seed}"
+
+
+def refuse_warm_start(training: TrainingConfig, *, models: str) -> None:
+    """Raises a ConfigError if a model of another task than translation is to start with the weights of a run."""
+    if training.warm_start is not None:
+        raise ConfigError(f"training.warm_start is for translation models; {models} do not support it")
 
 
 def completed_card(card: str, judgement: Judgement) -> str:

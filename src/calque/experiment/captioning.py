@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from calque import __version__
 from calque.data.batching import BatchConfig, Order
 from calque.data.caption_batch import caption_widths
 from calque.data.caption_preparation import CAPTION, CAPTION_LENGTHS, TEXT, CaptionPreparation
@@ -15,11 +14,16 @@ from calque.data.images import pillow
 from calque.data.prepare import Prepared
 from calque.data.store import Store
 from calque.engine import Captioner, save_captioner
-from calque.errors import ConfigError
 from calque.evaluation.captions import score_captions
 from calque.evaluation.metrics import LONGEST_NGRAM, is_short_for_bleu, median_words
 from calque.evaluation.perplexity import perplexity
-from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
+from calque.experiment.assembly import (
+    BaseAssembly,
+    ChosenMetric,
+    completed_card,
+    refuse_uncomputable,
+    refuse_warm_start,
+)
 from calque.experiment.judges import HIGHER, LOWER, greedy_search
 from calque.experiment.settings import Experiment
 from calque.models.captioner import CaptionerConfig, CaptionerModel
@@ -94,7 +98,7 @@ class CaptioningJudge:
         ]
 
 
-class CaptioningAssembly:
+class CaptioningAssembly(BaseAssembly):
     """Assembles the data, task, model and judge of a captioning experiment."""
 
     metrics = METRICS
@@ -114,27 +118,19 @@ class CaptioningAssembly:
         with weightless():
             model = CaptionerModel(self.model, vocabulary_size=LARGEST)
         refuse_uncomputable(model, self.experiment.training)
-        if self.experiment.training.warm_start is not None:
-            raise ConfigError("training.warm_start is for translation models; captioners do not support it")
+        refuse_warm_start(self.experiment.training, models="captioners")
 
     def build(self, prepared: Prepared) -> CaptionerModel:
         torch.manual_seed(stream_seed(self.experiment.seed, "weights"))
         model = CaptionerModel(self.model, vocabulary_size=len(self._tokenizer(prepared).vocabulary))
         return model.double() if self.experiment.training.precision == "float64" else model
 
-    def estimator(self) -> None:
-        return None
-
-    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
-        raise ConfigError("training.warm_start is for translation models")
-
     def task(self, prepared: Prepared) -> Captioning:
         positions = self.model.positions(self.config.size)
         return Captioning(self.config, positions=positions, smoothing=self.experiment.training.label_smoothing)
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> CaptioningJudge:
-        batch = self.experiment.training.batch
-        batch = batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
+        batch = self.validation_batch(ranks=ranks)
         return CaptioningJudge(self._captioner(model, prepared), prepared.valid, texts=prepared.valid_text, batch=batch)
 
     def save_model(self, prepared: Prepared, *, parameters: int) -> SaveModel:
@@ -172,12 +168,6 @@ class CaptioningAssembly:
             f"text: {captions:,} captions, {len(self._tokenizer(prepared).vocabulary):,} pieces",
         ]
 
-    def draw(self, run: Path) -> None:
-        """Does nothing: there are no further plots for captioners."""
-
-    def remarks(self) -> list[str]:
-        return []
-
     def _tokenizer(self, prepared: Prepared) -> Tokenizer:
         return load_tokenizer(prepared.vocabularies, column=TEXT)
 
@@ -194,17 +184,12 @@ class CaptioningAssembly:
 
     def _card(self, prepared: Prepared, *, parameters: int) -> str:
         image, decoder = self.model.image, self.model.decoder
-        return "\n".join(
-            [
-                "# A captioner",
-                "",
-                f"- images of {self.config.size} × {self.config.size} pixels: {image.kind}, encoder: "
-                f"{self.model.encoder.kind}, decoder: {decoder.kind}; {parameters:,} parameters",
-                f"- trained on {len(prepared.train):,} images with Calque {__version__}, seed {self.experiment.seed}",
-                f"- data fingerprint: {prepared.digest}",
-                "",
-                "Use it: `calque caption FOLDER IMAGE`, or in Python",
-                '`calque.load("FOLDER").caption("IMAGE")`. `manifest.json` holds the SHA-256 of every file here.',
-                "",
-            ]
+        return self.model_card(
+            "A captioner",
+            f"images of {self.config.size} × {self.config.size} pixels: {image.kind}, encoder: "
+            f"{self.model.encoder.kind}, decoder: {decoder.kind}; {parameters:,} parameters",
+            self.trained_on(prepared, "images"),
+            prepared=prepared,
+            command="caption FOLDER IMAGE",
+            method='caption("IMAGE")',
         )

@@ -8,17 +8,21 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from calque import __version__
 from calque.data.batching import BatchConfig, Order
 from calque.data.pair_batch import pair_widths
 from calque.data.pair_preparation import PairPreparation
 from calque.data.prepare import Prepared
 from calque.data.store import Store
 from calque.engine import SentenceEncoder, save_sentence_encoder
-from calque.errors import ConfigError
 from calque.evaluation.nearest import nearest
 from calque.evaluation.retrieval import equal_texts, partner_ranks
-from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
+from calque.experiment.assembly import (
+    BaseAssembly,
+    ChosenMetric,
+    completed_card,
+    refuse_uncomputable,
+    refuse_warm_start,
+)
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
 from calque.models.model import Sizes
@@ -116,7 +120,7 @@ class EmbeddingJudge:
         return samples
 
 
-class EmbeddingAssembly:
+class EmbeddingAssembly(BaseAssembly):
     """Assembles the data, task, model and judge of an experiment with sentence vectors."""
 
     metrics = METRICS
@@ -141,26 +145,18 @@ class EmbeddingAssembly:
         with weightless():
             model = SentenceEncoderModel(self.model, sizes=sizes)
         refuse_uncomputable(model, self.experiment.training)
-        if self.experiment.training.warm_start is not None:
-            raise ConfigError("training.warm_start is for translation models; sentence encoders do not support it")
+        refuse_warm_start(self.experiment.training, models="sentence encoders")
 
     def build(self, prepared: Prepared) -> SentenceEncoderModel:
         torch.manual_seed(stream_seed(self.experiment.seed, "weights"))
         model = SentenceEncoderModel(self.model, sizes=_sizes(load_tokenizers(prepared.vocabularies)))
         return model.double() if self.experiment.training.precision == "float64" else model
 
-    def estimator(self) -> None:
-        return None
-
-    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
-        raise ConfigError("training.warm_start is for translation models")
-
     def task(self, prepared: Prepared) -> Embedding:
         return Embedding(self.config)
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> EmbeddingJudge:
-        batch = self.experiment.training.batch
-        batch = batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
+        batch = self.validation_batch(ranks=ranks)
         return EmbeddingJudge(self._encoder(model, prepared), prepared.valid, texts=prepared.valid_text, batch=batch)
 
     def save_model(self, prepared: Prepared, *, parameters: int) -> SaveModel:
@@ -198,30 +194,19 @@ class EmbeddingAssembly:
         shared = self.model.is_shared(joint=tokenizers.joint)
         return [f"text: {pieces} pieces; {'one encoder for both sides' if shared else 'an encoder for each side'}"]
 
-    def draw(self, run: Path) -> None:
-        """Does nothing: there are no further plots for sentence encoders."""
-
-    def remarks(self) -> list[str]:
-        return []
-
     def _encoder(self, model: nn.Module, prepared: Prepared) -> SentenceEncoder:
         assert isinstance(model, SentenceEncoderModel)
         tokenizers = load_tokenizers(prepared.vocabularies)
         return SentenceEncoder(model, tokenizers, config=self.model, task=self.config)
 
     def _card(self, prepared: Prepared, *, parameters: int) -> str:
-        return "\n".join(
-            [
-                "# A sentence encoder",
-                "",
-                f"- encoder: {self.model.encoder.kind}, pooling: {self.model.pooling}; {parameters:,} parameters",
-                f"- trained on {len(prepared.train):,} pairs with Calque {__version__}, seed {self.experiment.seed}",
-                f"- data fingerprint: {prepared.digest}",
-                "",
-                "Use it: `calque embed FOLDER --input FILE --output vectors.npy`, or in Python",
-                '`calque.load("FOLDER").embed("...")`. `manifest.json` holds the SHA-256 of every file here.',
-                "",
-            ]
+        return self.model_card(
+            "A sentence encoder",
+            f"encoder: {self.model.encoder.kind}, pooling: {self.model.pooling}; {parameters:,} parameters",
+            self.trained_on(prepared, "pairs"),
+            prepared=prepared,
+            command="embed FOLDER --input FILE --output vectors.npy",
+            method='embed("...")',
         )
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from calque import __version__
 from calque.data.batching import BatchConfig, Order
 from calque.data.prepare import Prepared
 from calque.data.store import Store, id_counts
@@ -14,9 +13,16 @@ from calque.data.text_batch import COLUMN
 from calque.data.text_preparation import TextPreparation
 from calque.engine import TextGenerator, save_language_model
 from calque.engine.ngram_models import ngram_model
-from calque.errors import ConfigError
 from calque.evaluation.perplexity import perplexity
-from calque.experiment.assembly import ChosenMetric, Estimator, Watch, completed_card, refuse_uncomputable
+from calque.experiment.assembly import (
+    BaseAssembly,
+    ChosenMetric,
+    Estimator,
+    Watch,
+    completed_card,
+    refuse_uncomputable,
+    refuse_warm_start,
+)
 from calque.experiment.judges import LOWER
 from calque.experiment.settings import Experiment
 from calque.models.language_model import LanguageModel, LanguageModelConfig, TransformerLanguageConfig
@@ -96,7 +102,7 @@ class LanguageModelJudge:
         return [f"{candidate.text}\n" for candidate in candidates]
 
 
-class LanguageModellingAssembly:
+class LanguageModellingAssembly(BaseAssembly):
     """Assembles the data, task, model and judge of a language-modelling experiment."""
 
     metrics = METRICS
@@ -117,10 +123,7 @@ class LanguageModellingAssembly:
         with weightless():
             model = LanguageModel(self.model, vocabulary_size=size)
         refuse_uncomputable(model, self.experiment.training)
-        if self.experiment.training.warm_start is not None:
-            raise ConfigError(
-                "training.warm_start is for translation models; a language model starts with random weights"
-            )
+        refuse_warm_start(self.experiment.training, models="language models")
 
     def build(self, prepared: Prepared) -> LanguageModel:
         size = len(load_tokenizer(prepared.vocabularies, column=COLUMN).vocabulary)
@@ -162,15 +165,11 @@ class LanguageModellingAssembly:
         model = ngram_model(estimate.tables, config=self.model)
         return model.double() if self.experiment.training.precision == "float64" else model
 
-    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
-        raise ConfigError("training.warm_start is for translation models")
-
     def task(self, prepared: Prepared) -> LanguageModelling:
         return LanguageModelling(self.config, smoothing=self.experiment.training.label_smoothing)
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> LanguageModelJudge:
-        batch = self.experiment.training.batch
-        batch = batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
+        batch = self.validation_batch(ranks=ranks)
         words = sum(len(text.split()) + 1 for (text,) in prepared.valid_text)
         return LanguageModelJudge(self._generator(model, prepared), prepared.valid, words=words, batch=batch)
 
@@ -208,28 +207,17 @@ class LanguageModellingAssembly:
         tokens = prepared.train.widths(COLUMN).total()
         return [f"text: {size:,} pieces, {tokens:,} tokens to train on"]
 
-    def draw(self, run: Path) -> None:
-        """Does nothing: there are no further plots for language models."""
-
-    def remarks(self) -> list[str]:
-        return []
-
     def _generator(self, model: nn.Module, prepared: Prepared) -> TextGenerator:
         assert isinstance(model, LanguageModel)
         tokenizer = load_tokenizer(prepared.vocabularies, column=COLUMN)
         return TextGenerator(model, tokenizer, config=self.model, task=self.config, search=self.experiment.search)
 
     def _card(self, prepared: Prepared, *, parameters: int) -> str:
-        return "\n".join(
-            [
-                "# A language model",
-                "",
-                f"- network: {self.model.network.kind}; {parameters:,} parameters",
-                f"- trained on {len(prepared.train):,} lines with Calque {__version__}, seed {self.experiment.seed}",
-                f"- data fingerprint: {prepared.digest}",
-                "",
-                "Use it: `calque score FOLDER --target FILE`, `calque generate FOLDER`, or in Python",
-                '`calque.load("FOLDER").score(["..."])`. `manifest.json` holds the SHA-256 of every file here.',
-                "",
-            ]
+        return self.model_card(
+            "A language model",
+            f"network: {self.model.network.kind}; {parameters:,} parameters",
+            self.trained_on(prepared, "lines"),
+            prepared=prepared,
+            command="score FOLDER --target FILE`, `calque generate FOLDER",
+            method='score(["..."])',
         )

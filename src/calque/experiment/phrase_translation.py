@@ -13,7 +13,7 @@ from calque.engine.phrase_translator import PhraseTranslator, stack_search
 from calque.errors import ConfigError
 from calque.evaluation.metrics import bleu, chrf, exact_match, ter
 from calque.evaluation.segment_statistics import SegmentMetric
-from calque.experiment.assembly import ChosenMetric, Estimator, Watch, completed_card
+from calque.experiment.assembly import BaseAssembly, ChosenMetric, Estimator, Watch, completed_card
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
 from calque.experiment.translation import bleu_or_exact_match
@@ -35,7 +35,7 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-class PhraseTranslationAssembly:
+class PhraseTranslationAssembly(BaseAssembly):
     """Assembles the data, estimator and judge of a statistical translation experiment."""
 
     metrics: Mapping[str, Metric] = METRICS
@@ -107,9 +107,6 @@ class PhraseTranslationAssembly:
     def build(self, prepared: Prepared) -> nn.Module:
         raise ConfigError("a statistical translation model is estimated, not built")
 
-    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
-        raise ConfigError("training.warm_start is for neural models")
-
     def task(self, prepared: Prepared) -> Task:
         raise ConfigError("a statistical translation model has no training loop")
 
@@ -135,31 +132,20 @@ class PhraseTranslationAssembly:
         sizes = len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary)
         return [f"text: {sizes[0]:,} source and {sizes[1]:,} target words"]
 
-    def draw(self, run: Path) -> None:
-        """Does nothing: there are no further plots."""
-
-    def remarks(self) -> list[str]:
-        return []
-
     def _translator(self, model: nn.Module, prepared: Prepared) -> PhraseTranslator:
         assert isinstance(model, PhraseTables)
         tokenizers = load_tokenizers(prepared.vocabularies)
         return phrase_translator(model, tokenizers, config=self.model)
 
     def _card(self, prepared: Prepared, *, values: int) -> str:
-        return "\n".join(
-            [
-                "# A statistical translation model",
-                "",
-                f"- translates {self.model.units}; {values:,} values in its tables",
-                f"- estimated from {len(prepared.train):,} pairs with Calque {__version__}",
-                f"- seed of tuning: {self.experiment.seed}",
-                f"- data fingerprint: {prepared.digest}",
-                "",
-                "Use it: `calque translate FOLDER --input FILE`, or in Python",
-                '`calque.load("FOLDER").translate("...")`. `manifest.json` holds the SHA-256 of every file here.',
-                "",
-            ]
+        return self.model_card(
+            "A statistical translation model",
+            f"translates {self.model.units}; {values:,} values in its tables",
+            f"estimated from {len(prepared.train):,} pairs with Calque {__version__}",
+            f"seed of tuning: {self.experiment.seed}",
+            prepared=prepared,
+            command="translate FOLDER --input FILE",
+            method='translate("...")',
         )
 
 

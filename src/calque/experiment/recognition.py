@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from calque import __version__
 from calque.data.batching import BatchConfig, Order
 from calque.data.prepare import Prepared
 from calque.data.recognition_preparation import AUDIO, TEXT, Fit, RecognitionPreparation
@@ -15,9 +14,14 @@ from calque.data.speech_batch import speech_widths
 from calque.data.store import Store
 from calque.engine.recogniser import Recogniser
 from calque.engine.recogniser_folder import save_recogniser
-from calque.errors import ConfigError
 from calque.evaluation.error_rates import Errors, all_character_errors, all_word_errors
-from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
+from calque.experiment.assembly import (
+    BaseAssembly,
+    ChosenMetric,
+    completed_card,
+    refuse_uncomputable,
+    refuse_warm_start,
+)
 from calque.experiment.judges import LOWER
 from calque.experiment.settings import Experiment
 from calque.models.recogniser import RecogniserConfig, RecogniserModel, RecogniserSizes
@@ -73,7 +77,7 @@ class RecognitionJudge:
         return Judgement(values, samples, summary=summary)
 
 
-class RecognitionAssembly:
+class RecognitionAssembly(BaseAssembly):
     """Assembles the data, task, model and judge of a recognition experiment."""
 
     metrics = METRICS
@@ -101,8 +105,7 @@ class RecognitionAssembly:
         with weightless():
             model = RecogniserModel(self.model, sizes=RecogniserSizes(size, self.config.rate))
         refuse_uncomputable(model, self.experiment.training)
-        if self.experiment.training.warm_start is not None:
-            raise ConfigError("training.warm_start is for translation models; recognisers do not support it")
+        refuse_warm_start(self.experiment.training, models="recognisers")
 
     def build(self, prepared: Prepared) -> RecogniserModel:
         size = len(load_tokenizer(prepared.vocabularies, column=TEXT).vocabulary)
@@ -111,12 +114,6 @@ class RecognitionAssembly:
         if self.model.normalise == "global":
             model.inputs.normalise.learn(*feature_statistics(model, prepared.train))
         return model.double() if self.experiment.training.precision == "float64" else model
-
-    def estimator(self) -> None:
-        return None
-
-    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
-        raise ConfigError("training.warm_start is for translation models")
 
     def task(self, prepared: Prepared) -> Recognition:
         return Recognition(
@@ -127,8 +124,7 @@ class RecognitionAssembly:
         )
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> RecognitionJudge:
-        batch = self.experiment.training.batch
-        batch = batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
+        batch = self.validation_batch(ranks=ranks)
         references = [row[1] for row in prepared.valid_text]
         return RecognitionJudge(self._recogniser(model, prepared), prepared.valid, references=references, batch=batch)
 
@@ -163,32 +159,20 @@ class RecognitionAssembly:
         tokens = store.widths(TEXT).total()
         return [f"audio: {seconds / 60:,.1f} minutes to train on; text: {size:,} pieces, {tokens:,} tokens"]
 
-    def draw(self, run: Path) -> None:
-        """Does nothing: there are no further plots for recognisers."""
-
-    def remarks(self) -> list[str]:
-        return []
-
     def _recogniser(self, model: nn.Module, prepared: Prepared) -> Recogniser:
         assert isinstance(model, RecogniserModel)
         tokenizer = load_tokenizer(prepared.vocabularies, column=TEXT)
         return Recogniser(model, tokenizer, config=self.model, task=self.config, search=self.experiment.search)
 
     def _card(self, prepared: Prepared, *, parameters: int) -> str:
-        return "\n".join(
-            [
-                "# A speech recogniser",
-                "",
-                f"- encoder: {self.model.encoder.kind}, head: {self.model.head}; {parameters:,} parameters",
-                f"- reads {self.config.rate:,} samples per second; other recordings are resampled",
-                f"- trained on {len(prepared.train):,} recordings with Calque {__version__}, "
-                f"seed {self.experiment.seed}",
-                f"- data fingerprint: {prepared.digest}",
-                "",
-                "Use it: `calque transcribe FOLDER FILES`, or in Python",
-                '`calque.load("FOLDER").transcribe("recording.wav")`. `manifest.json` holds the SHA-256 of every file.',
-                "",
-            ]
+        return self.model_card(
+            "A speech recogniser",
+            f"encoder: {self.model.encoder.kind}, head: {self.model.head}; {parameters:,} parameters",
+            f"reads {self.config.rate:,} samples per second; other recordings are resampled",
+            self.trained_on(prepared, "recordings"),
+            prepared=prepared,
+            command="transcribe FOLDER FILES",
+            method='transcribe("recording.wav")',
         )
 
 

@@ -14,10 +14,17 @@ from calque.data.sequence_preparation import SequencePreparation
 from calque.data.store import Store
 from calque.engine.recommender import Recommender
 from calque.engine.recommender_folder import save_recommender
-from calque.errors import ConfigError
 from calque.evaluation.ranking import METRICS as RANKING_METRICS
 from calque.evaluation.ranking import ranking_scores
-from calque.experiment.assembly import ChosenMetric, Estimator, Watch, completed_card, refuse_uncomputable
+from calque.experiment.assembly import (
+    BaseAssembly,
+    ChosenMetric,
+    Estimator,
+    Watch,
+    completed_card,
+    refuse_uncomputable,
+    refuse_warm_start,
+)
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
 from calque.models.recommender import RecommenderConfig, RecommenderModel
@@ -78,7 +85,7 @@ class RecommendationJudge:
         ]
 
 
-class RecommendationAssembly:
+class RecommendationAssembly(BaseAssembly):
     """Assembles the data, task, model and judge of a recommendation experiment."""
 
     metrics = METRICS
@@ -102,8 +109,7 @@ class RecommendationAssembly:
         with weightless():
             model = RecommenderModel(self.model, vocabulary_size=LARGEST, behaviours=LARGEST)
         refuse_uncomputable(model, self.experiment.training)
-        if self.experiment.training.warm_start is not None:
-            raise ConfigError("training.warm_start is for translation models; recommenders do not support it")
+        refuse_warm_start(self.experiment.training, models="recommenders")
 
     def build(self, prepared: Prepared) -> RecommenderModel:
         catalogue = self._catalogue(prepared)
@@ -123,15 +129,11 @@ class RecommendationAssembly:
         watch.check_stop()
         return self.build(prepared)
 
-    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
-        raise ConfigError("training.warm_start is for translation models")
-
     def task(self, prepared: Prepared) -> Recommendation:
         return Recommendation(self.config, model=self.model, smoothing=self.experiment.training.label_smoothing)
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> RecommendationJudge:
-        batch = self.experiment.training.batch
-        batch = batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
+        batch = self.validation_batch(ranks=ranks)
         return RecommendationJudge(
             self._recommender(model, prepared), prepared.valid, texts=prepared.valid_text, batch=batch
         )
@@ -173,12 +175,6 @@ class RecommendationAssembly:
             lines.append(f"warning: {never:,} items of the catalogue do not occur in training, only in held-out items")
         return lines
 
-    def draw(self, run: Path) -> None:
-        """Does nothing: there are no further plots for recommenders."""
-
-    def remarks(self) -> list[str]:
-        return []
-
     def _catalogue(self, prepared: Prepared) -> Catalogue:
         return Catalogue.load(prepared.vocabularies)
 
@@ -187,17 +183,12 @@ class RecommendationAssembly:
         return Recommender(model, self._catalogue(prepared), config=self.model, task=self.config)
 
     def _card(self, prepared: Prepared, *, parameters: int) -> str:
-        return "\n".join(
-            [
-                "# A recommender",
-                "",
-                f"- network: {self.model.network.kind}, output: {self.model.output.kind}; {parameters:,} parameters",
-                f"- trained on the histories of {len(prepared.train):,} users with Calque {__version__}, "
-                f"seed {self.experiment.seed}",
-                f"- data fingerprint: {prepared.digest}",
-                "",
-                "Use it: `calque recommend FOLDER --input FILE`, or in Python",
-                '`calque.load("FOLDER").recommend(["..."])`. `manifest.json` holds the SHA-256 of every file here.',
-                "",
-            ]
+        return self.model_card(
+            "A recommender",
+            f"network: {self.model.network.kind}, output: {self.model.output.kind}; {parameters:,} parameters",
+            f"trained on the histories of {len(prepared.train):,} users with Calque {__version__}, "
+            f"seed {self.experiment.seed}",
+            prepared=prepared,
+            command="recommend FOLDER --input FILE",
+            method='recommend(["..."])',
         )

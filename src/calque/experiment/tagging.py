@@ -21,7 +21,15 @@ from calque.engine.tagger_folder import CONFUSION
 from calque.errors import ConfigError
 from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
 from calque.evaluation.spans import score_spans
-from calque.experiment.assembly import ChosenMetric, Estimator, Watch, completed_card, refuse_uncomputable
+from calque.experiment.assembly import (
+    BaseAssembly,
+    ChosenMetric,
+    Estimator,
+    Watch,
+    completed_card,
+    refuse_uncomputable,
+    refuse_warm_start,
+)
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
 from calque.models.hidden_markov import HiddenMarkovConfig, HiddenMarkovTagger
@@ -111,7 +119,7 @@ class TaggingJudge:
         return samples
 
 
-class TaggingAssembly:
+class TaggingAssembly(BaseAssembly):
     """Assembles the data, task, model and judge of a tagging experiment."""
 
     metrics = METRICS
@@ -139,8 +147,7 @@ class TaggingAssembly:
         )
 
     def refuse_unbuildable(self) -> None:
-        if self.experiment.training.warm_start is not None:
-            raise ConfigError("training.warm_start is for translation models; taggers do not support it")
+        refuse_warm_start(self.experiment.training, models="taggers")
         if isinstance(self.model, HiddenMarkovConfig):
             return  # its size is known when its tables are counted
         sizes = TaggerSizes(LARGEST, LARGEST, LARGEST, dict.fromkeys(self.config.inputs, LARGEST))
@@ -176,17 +183,13 @@ class TaggingAssembly:
         )
         return model.double() if self.experiment.training.precision == "float64" else model
 
-    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
-        raise ConfigError("training.warm_start is for translation models")
-
     def task(self, prepared: Prepared) -> Tagging:
         smoothing = self.experiment.training.label_smoothing
         return Tagging(self.config, characters=self.reads_characters, smoothing=smoothing)
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> TaggingJudge:
         self._refuse_missing_spans(prepared)
-        batch = self.experiment.training.batch
-        batch = batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
+        batch = self.validation_batch(ranks=ranks)
         return TaggingJudge(
             self._tagger(model, prepared),
             prepared.valid,
@@ -245,9 +248,6 @@ class TaggingAssembly:
             (run / "plots").mkdir(exist_ok=True)
             draw_confusion(run / "plots" / "confusion.png", counts)
 
-    def remarks(self) -> list[str]:
-        return []
-
     def _scores_spans(self, prepared: Prepared) -> bool:
         match self.config.score:
             case "auto":
@@ -287,16 +287,11 @@ class TaggingAssembly:
             case TaggerConfig(encoder=encoder, characters=characters, head=head):
                 spelled = f", characters: {characters.kind}" if self.reads_characters else ""
                 parts, verb = f"encoder: {encoder.kind}{spelled}, head: {head}; {parameters:,} parameters", "trained"
-        return "\n".join(
-            [
-                "# A tagger",
-                "",
-                f"- predicts {self.config.labels}; {parts}",
-                f"- {verb} on {len(prepared.train):,} sentences with Calque {__version__}, seed {self.experiment.seed}",
-                f"- data fingerprint: {prepared.digest}",
-                "",
-                "Use it: `calque tag FOLDER --input FILE`, or in Python",
-                '`calque.load("FOLDER").tag("...")`. `manifest.json` holds the SHA-256 of every file here.',
-                "",
-            ]
+        return self.model_card(
+            "A tagger",
+            f"predicts {self.config.labels}; {parts}",
+            f"{verb} on {len(prepared.train):,} sentences with Calque {__version__}, seed {self.experiment.seed}",
+            prepared=prepared,
+            command="tag FOLDER --input FILE",
+            method='tag("...")',
         )

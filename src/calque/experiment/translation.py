@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from calque import __version__
 from calque.config import flat, to_values
 from calque.data.batching import BatchConfig, Bucketed
 from calque.data.pair_batch import pair_widths
@@ -19,7 +18,7 @@ from calque.engine import Translator, save_model
 from calque.engine.shortlist import SHORTLIST, read_shortlist
 from calque.errors import FolderError
 from calque.evaluation.metrics import LONGEST_NGRAM, is_short_for_bleu, median_words
-from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
+from calque.experiment.assembly import BaseAssembly, ChosenMetric, completed_card, refuse_uncomputable
 from calque.experiment.judges import TRANSLATION_METRICS, HeldOutPairs, TranslationJudge
 from calque.experiment.settings import Experiment
 from calque.experiment.warm_start import refuse_unfit_start, warm_start
@@ -36,7 +35,7 @@ from calque.training.job import SaveModel
 from calque.training.update import stream_seed
 
 
-class TranslationAssembly:
+class TranslationAssembly(BaseAssembly):
     """Assembles the data, task, model and judge of a translation experiment."""
 
     metrics: Mapping[str, Metric] = TRANSLATION_METRICS
@@ -72,9 +71,6 @@ class TranslationAssembly:
             model.output.learn_frequencies(torch.from_numpy(counts))
         return model
 
-    def estimator(self) -> None:
-        return None
-
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         assert isinstance(model, Model)
         return warm_start(model, load_tokenizers(prepared.vocabularies), config=self.model, path=path)
@@ -91,7 +87,7 @@ class TranslationAssembly:
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> TranslationJudge:
         training, texts = self.experiment.training, prepared.valid_text
         held_out = HeldOutPairs(prepared.valid, [row[0] for row in texts], [row[1] for row in texts])
-        batch = training.batch.model_copy(update={"tokens": max(2, training.batch.budget // ranks)})
+        batch = self.validation_batch(ranks=ranks)
         return TranslationJudge(
             self._translator(model, prepared),
             held_out,
@@ -137,9 +133,6 @@ class TranslationAssembly:
             pieces = f"{pieces} source and {len(tokenizers.target.vocabulary):,} target"
         return [f"text: {pieces} pieces"]
 
-    def draw(self, run: Path) -> None:
-        """Does nothing: there are no further plots for translation models."""
-
     def remarks(self) -> list[str]:
         if self.experiment.training.objective.method.kind == "r-drop" and not self._has_dropout():
             return ["r-drop: without dropout both passes are the same, which is cross-entropy at twice the cost"]
@@ -160,18 +153,13 @@ class TranslationAssembly:
 
     def _card(self, prepared: Prepared, *, parameters: int) -> str:
         encoder, decoder = self.model.encoder, self.model.decoder
-        return "\n".join(
-            [
-                "# A translation model",
-                "",
-                f"- encoder: {encoder.kind}, decoder: {decoder.kind}; {parameters:,} parameters",
-                f"- trained on {len(prepared.train):,} pairs with Calque {__version__}, seed {self.experiment.seed}",
-                f"- data fingerprint: {prepared.digest}",
-                "",
-                "Use it: `calque translate FOLDER --input FILE`, or in Python",
-                '`calque.load("FOLDER").translate("...")`. `manifest.json` holds the SHA-256 of every file here.',
-                "",
-            ]
+        return self.model_card(
+            "A translation model",
+            f"encoder: {encoder.kind}, decoder: {decoder.kind}; {parameters:,} parameters",
+            self.trained_on(prepared, "pairs"),
+            prepared=prepared,
+            command="translate FOLDER --input FILE",
+            method='translate("...")',
         )
 
 

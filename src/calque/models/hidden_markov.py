@@ -6,8 +6,8 @@ Letters: B sentences, T words, Y labels, K kinds of words (2 with capitals), S =
 sentence boundary, C characters, N nodes of the suffix tree.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -17,6 +17,7 @@ from calque.config import Config
 from calque.layers.crf import Allowed, BestPaths
 from calque.layers.embedding import UNKNOWN
 from calque.layers.label_chain import ChainScores, LabelChain
+from calque.models.counted import CountedModel, table
 from calque.models.inputs import Words
 from calque.models.tagger import TaggerSizes
 
@@ -39,7 +40,7 @@ class HiddenMarkovConfig(Config):
     """The weight of a known word's suffix, as an equivalent number of occurrences of the word."""
 
 
-class HiddenMarkovTagger(nn.Module):
+class HiddenMarkovTagger(CountedModel):
     """argmax over labels y of Πₜ P(yₜ | yₜ₋₂, yₜ₋₁) P(xₜ | yₜ), with the interface of a `TaggerModel`.
 
     All tables are logarithms of probabilities. By Bayes, P(x | y) ∝ P(y | x) / P(y). A known word has its own row of
@@ -52,12 +53,13 @@ class HiddenMarkovTagger(nn.Module):
         self.config, self.sizes = config, sizes
         self.kinds = 2 if config.capitals else 1
         states = self.kinds * sizes.labels
-        self.transitions = _table((states + 1,) * config.order)  # log P(state | states before), the boundary last
-        self.states = _table((self.kinds, sizes.labels))  # log P(label, kind)
-        self.words = _table((sizes.words, sizes.labels))  # log P(label | word)
-        self.suffixes = _table((self.kinds, sizes.labels))  # [N,Y], log P(label | suffix)
-        self.suffix_keys = nn.Parameter(torch.zeros(0, dtype=torch.long), requires_grad=False)
-        self.is_upper = nn.Parameter(torch.zeros(sizes.characters, dtype=torch.bool), requires_grad=False)
+        order = config.order
+        self.transitions = table(torch.zeros((states + 1,) * order))  # log P(state | states before), the boundary last
+        self.states = table(torch.zeros((self.kinds, sizes.labels)))  # log P(label, kind)
+        self.words = table(torch.zeros((sizes.words, sizes.labels)))  # log P(label | word)
+        self.suffixes = table(torch.zeros((self.kinds, sizes.labels)))  # [N,Y], log P(label | suffix)
+        self.suffix_keys = table(torch.zeros(0, dtype=torch.long))
+        self.is_upper = table(torch.zeros(sizes.characters, dtype=torch.bool))
 
     def fill(self, tables: Mapping[str, Tensor]) -> None:
         """Sets the tables; floating-point ones are given as probabilities and stored as logarithms."""
@@ -192,19 +194,3 @@ class HiddenMarkovTagger(nn.Module):
         for first in range(0, len(scores), rows):
             part = slice(first, first + rows)
             yield LabelChain(emissions[part], kinds[part], lengths[part], transitions)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves or casts the tables; they stay in single precision if the model is cast to half precision."""
-
-        def moved(tensor: Tensor) -> Tensor:
-            result = fn(tensor)
-            is_half = result.dtype in (torch.float16, torch.bfloat16)
-            return tensor.to(result.device) if is_half else result
-
-        super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
-        return self
-
-
-def _table(shape: tuple[int, ...]) -> nn.Parameter:
-    """A table that is saved with the weights although it has no gradients."""
-    return nn.Parameter(torch.zeros(shape), requires_grad=False)

@@ -3,6 +3,7 @@
 Letters: B images, H height and width in pixels, G rows and columns of the grid, S = G·G positions, C channels, D width.
 """
 
+from abc import ABC, abstractmethod
 from typing import Annotated, Literal, assert_never
 
 import torch
@@ -71,7 +72,7 @@ class PatchesConfig(Config):
 ImageConfig = Annotated[GridConfig | PatchesConfig, Field(discriminator="kind")]
 
 
-class ImageInputs(Inputs):
+class ImageInputs(Inputs, ABC):
     """The vectors of an image, row by row from its upper left corner."""
 
     def forward(self, source: Padded) -> Padded:
@@ -86,9 +87,9 @@ class ImageInputs(Inputs):
         )
         return Padded(vectors, lengths, placed)
 
+    @abstractmethod
     def grid(self, pixels: Tensor) -> Tensor:
         """The vectors [B,D,G,G] of images, given their pixels [B,3,H,H]."""
-        raise NotImplementedError
 
 
 class GridInputs(ImageInputs):

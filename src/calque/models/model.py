@@ -16,7 +16,7 @@ from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.connections import Connection
 from calque.layers.copying import mixture, mixture_loss
 from calque.layers.embedding import known
-from calque.layers.output import FullOutput, FullOutputConfig, wide
+from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer, wide
 from calque.layers.reinforce import MovingBaseline
 from calque.models.bag_of_words import BagOfWordsEncoder, BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig, BahdanauDecoder
@@ -129,50 +129,14 @@ class Context(NamedTuple):
     tokens: Tensor | None  # [B,S] source ids, if the decoder copies
 
 
-class Model(nn.Module):
-    """An encoder-decoder with its output layer."""
+class DecoderModel(nn.Module):
+    """A decoder with its output layer, which reads what encoders computed."""
 
-    def __init__(self, config: ModelConfig, *, sizes: Sizes) -> None:
-        super().__init__()
-        self.encoder = build_encoder(config.encoder, vocabulary_size=sizes.source)
-        self.decoder = build_decoder(config.decoder, vocabulary_size=sizes.target, memory=self.encoder.shape)
-        self.output = build_output(config.output, vocabulary_size=sizes.target, width=self.decoder.width)
-        self.baseline = None if self.decoder.draws is None else MovingBaseline()
-        self.sizes = sizes
-        self.copies = config.copies
-        if self.copies and not sizes.joint:
-            raise ConfigError("model.decoder.copies needs one vocabulary for both sides: set text.joint = true")
-        tie = config.tie_with(joint=sizes.joint)
-        if tie in ("target", "all"):
-            self._tie(self.output, self.decoder.embedding, key=config.tie)
-        if tie in ("embeddings", "all"):
-            if not sizes.joint:
-                raise ConfigError(
-                    f"model.tie = {tie!r} needs one vocabulary for both sides: "
-                    "set text.joint = true, or model.tie = 'target' or 'none'"
-                )
-            self._tie(self.encoder.embedding, self.decoder.embedding, key=config.tie)
-        if config.spread is not None:
-            if config.is_recurrent(config.encoder):
-                initialise_uniformly(self.encoder, within=config.spread)
-            if config.is_recurrent(config.decoder):
-                initialise_uniformly(self.decoder, within=config.spread)
-                initialise_uniformly(self.output, within=config.spread)
-
-    def forward(self, source: Padded, target: Tensor, *, attention: bool = False) -> Output:
-        """The decoder's output for target inputs [B,T], under teacher forcing."""
-        context = self.prepare(source)
-        output, _ = self.read(target, self.start(context), context, attention=attention)
-        return output
-
-    def encode(self, source: Padded) -> Memory:
-        """The memory of a source: [B,S] ids, or other inputs that its encoder reads."""
-        memory: Memory = self.encoder(source)
-        return memory
-
-    def prepare(self, source: Padded) -> Context:
-        """Encodes a source, and computes the values that the decoder needs at every step."""
-        return Context(self.decoder.prepare(self.encode(source)), source.values if self.copies else None)
+    decoder: Decoder[Any, Any]
+    output: OutputLayer
+    baseline: MovingBaseline | None
+    sizes: Sizes
+    copies: bool
 
     def start(self, context: Context) -> Any:
         """The state before the first token; one row per sentence."""
@@ -229,6 +193,52 @@ class Model(nn.Module):
             yield
         finally:
             self.train(was_training)
+
+
+class Model(DecoderModel):
+    """An encoder-decoder with its output layer."""
+
+    def __init__(self, config: ModelConfig, *, sizes: Sizes) -> None:
+        super().__init__()
+        self.encoder = build_encoder(config.encoder, vocabulary_size=sizes.source)
+        self.decoder = build_decoder(config.decoder, vocabulary_size=sizes.target, memory=self.encoder.shape)
+        self.output = build_output(config.output, vocabulary_size=sizes.target, width=self.decoder.width)
+        self.baseline = None if self.decoder.draws is None else MovingBaseline()
+        self.sizes = sizes
+        self.copies = config.copies
+        if self.copies and not sizes.joint:
+            raise ConfigError("model.decoder.copies needs one vocabulary for both sides: set text.joint = true")
+        tie = config.tie_with(joint=sizes.joint)
+        if tie in ("target", "all"):
+            self._tie(self.output, self.decoder.embedding, key=config.tie)
+        if tie in ("embeddings", "all"):
+            if not sizes.joint:
+                raise ConfigError(
+                    f"model.tie = {tie!r} needs one vocabulary for both sides: "
+                    "set text.joint = true, or model.tie = 'target' or 'none'"
+                )
+            self._tie(self.encoder.embedding, self.decoder.embedding, key=config.tie)
+        if config.spread is not None:
+            if config.is_recurrent(config.encoder):
+                initialise_uniformly(self.encoder, within=config.spread)
+            if config.is_recurrent(config.decoder):
+                initialise_uniformly(self.decoder, within=config.spread)
+                initialise_uniformly(self.output, within=config.spread)
+
+    def forward(self, source: Padded, target: Tensor, *, attention: bool = False) -> Output:
+        """The decoder's output for target inputs [B,T], under teacher forcing."""
+        context = self.prepare(source)
+        output, _ = self.read(target, self.start(context), context, attention=attention)
+        return output
+
+    def encode(self, source: Padded) -> Memory:
+        """The memory of a source: [B,S] ids, or other inputs that its encoder reads."""
+        memory: Memory = self.encoder(source)
+        return memory
+
+    def prepare(self, source: Padded) -> Context:
+        """Encodes a source, and computes the values that the decoder needs at every step."""
+        return Context(self.decoder.prepare(self.encode(source)), source.values if self.copies else None)
 
     def _tie(self, layer: Any, embedding: Any, *, key: str) -> None:
         """Makes a layer share the weight of an embedding."""

@@ -10,9 +10,9 @@ order 1 are the word ids.
 Letters: N rows, T tokens, H = order − 1 words of history, M positions, V vocabulary, R n-grams of an order.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import log
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from calque.config import Config
 from calque.layers.embedding import known
 from calque.layers.output import OutputLayer
+from calque.models.counted import CountedModel, table
 
 NOTHING = -1  # where a history begins before the text
 LN10 = log(10)
@@ -69,7 +70,7 @@ class NgramNetwork(nn.Module):
         return words.unfold(1, self.width, 1)[:, 1:], words[:, words.shape[1] - self.width :]
 
 
-class NgramOutput(OutputLayer):
+class NgramOutput(CountedModel, OutputLayer):
     """The probabilities of the next word, given histories of ids [...,H], looked up in back-off tables.
 
     The tables hold logarithms to base 10, as in ARPA files, in at least single precision whatever the model's
@@ -80,16 +81,16 @@ class NgramOutput(OutputLayer):
         super().__init__()
         self.order, self.vocabulary_size = order, vocabulary_size
         sizes = [vocabulary_size, *[0] * (order - 1)]
-        self.keys = _table({level: torch.zeros(sizes[level - 1], dtype=torch.long) for level in range(2, order + 1)})
-        self.log10_probs = _table({level: torch.zeros(sizes[level - 1]) for level in range(1, order + 1)})
-        self.log10_backoffs = _table({level: torch.zeros(sizes[level - 1]) for level in range(1, order)})
+        self.keys = _tables({level: torch.zeros(sizes[level - 1], dtype=torch.long) for level in range(2, order + 1)})
+        self.log10_probs = _tables({level: torch.zeros(sizes[level - 1]) for level in range(1, order + 1)})
+        self.log10_backoffs = _tables({level: torch.zeros(sizes[level - 1]) for level in range(1, order)})
 
     def fill(self, keys: Sequence[Tensor], log10_probs: Sequence[Tensor], log10_backoffs: Sequence[Tensor]) -> None:
         """Sets the tables: keys from order 2 on, logarithms of probabilities and of back-off weights from order 1."""
         like = self.log10_probs["1"]
-        self.keys = _table({level: table.to(like.device) for level, table in enumerate(keys, start=2)})
-        self.log10_probs = _table({level: table.to(like) for level, table in enumerate(log10_probs, start=1)})
-        self.log10_backoffs = _table({level: table.to(like) for level, table in enumerate(log10_backoffs, start=1)})
+        self.keys = _tables({level: values.to(like.device) for level, values in enumerate(keys, start=2)})
+        self.log10_probs = _tables({level: values.to(like) for level, values in enumerate(log10_probs, start=1)})
+        self.log10_backoffs = _tables({level: values.to(like) for level, values in enumerate(log10_backoffs, start=1)})
 
     @property
     def sizes(self) -> list[int]:
@@ -189,20 +190,7 @@ class NgramOutput(OutputLayer):
             return table.new_zeros(len(rows))
         return table[rows.clamp(min=0)].masked_fill(rows < 0, 0)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves or casts the tables; they stay in single precision if the model is cast to half precision."""
 
-        def moved(tensor: Tensor) -> Tensor:
-            result = fn(tensor)
-            is_half = result.dtype in (torch.float16, torch.bfloat16)
-            return tensor.to(result.device) if is_half else result
-
-        super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
-        return self
-
-
-def _table(tensors: Mapping[int, Tensor]) -> nn.ParameterDict:
+def _tables(tensors: Mapping[int, Tensor]) -> nn.ParameterDict:
     """Tensors by order, saved with the weights although they have no gradients."""
-    return nn.ParameterDict(
-        {str(level): nn.Parameter(tensor, requires_grad=False) for level, tensor in tensors.items()}
-    )
+    return nn.ParameterDict({str(level): table(tensor) for level, tensor in tensors.items()})

@@ -22,7 +22,7 @@ from calque.layers.output import FullOutputConfig, wide
 from calque.layers.spec_augment import SpecAugmentConfig
 from calque.models.interfaces import Memory, MemoryShape
 from calque.models.luong import LuongConfig
-from calque.models.model import Context, DecoderConfig, EncoderConfig, Model, Sizes, build_decoder, build_encoder
+from calque.models.model import Context, DecoderConfig, DecoderModel, EncoderConfig, Sizes, build_decoder, build_encoder
 from calque.models.outputs import build_output
 from calque.models.recurrent import RecurrentEncoderConfig
 from calque.models.speech_inputs import NormaliseOver, SpeechInputs, SubsamplingConfig
@@ -117,11 +117,11 @@ class Losses(NamedTuple):
     attention: Tensor | None
 
 
-class Speller(Model):
+class Speller(DecoderModel):
     """The attention decoder of a recogniser: the part of an encoder-decoder that reads a memory."""
 
     def __init__(self, config: DecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
-        nn.Module.__init__(self)
+        super().__init__()
         self.decoder = build_decoder(config, vocabulary_size=vocabulary_size, memory=memory)
         self.output = build_output(FullOutputConfig(), vocabulary_size=vocabulary_size, width=self.decoder.width)
         self.baseline = None
@@ -129,9 +129,6 @@ class Speller(Model):
         self.copies = False
         if self.decoder.draws is not None:
             raise ConfigError("model.decoder: recognisers do not support hard attention; choose soft attention")
-
-    def encode(self, source: Padded) -> Memory:
-        raise NotImplementedError("a speller has no encoder; pass the memory of its recogniser to `attend`")
 
     def attend(self, memory: Memory) -> Context:
         """The values that the decoder computes once per recording, given its memory."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from calque.layers.output import FullOutput, wide
 from calque.layers.shortlist import ListedOutput, OwnWords, WordLists
 from calque.models.language_model import LanguageModel
-from calque.models.model import Model
+from calque.models.model import DecoderModel
 from calque.search.step import Best, Marks, Step, StepOutput
 from calque.tensors import Padded, Slots, with_slots
 from calque.text import BOS, EOS, PAD
@@ -18,7 +18,7 @@ from calque.text import BOS, EOS, PAD
 MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
 
 
-def decoding_step(model: Model, *, attention: bool = False) -> Step:
+def decoding_step(model: DecoderModel, *, attention: bool = False) -> Step:
     """The step function of a translation model, for search: reads one token and predicts the next one.
 
     It returns the log-probabilities of the next token, and attention weights if requested. If they are not requested
@@ -36,7 +36,7 @@ def decoding_step(model: Model, *, attention: bool = False) -> Step:
 class _ModelStep:
     """The step function of a model, which can also return only the best tokens."""
 
-    def __init__(self, model: Model, step: Step) -> None:
+    def __init__(self, model: DecoderModel, step: Step) -> None:
         self.model, self.step = model, step
 
     def __call__(self, tokens: Tensor, state: Any, context: Any, /) -> tuple[StepOutput, Any]:
@@ -59,7 +59,9 @@ class ListedContext(NamedTuple):
     own: OwnWords
 
 
-def listed_step(model: Model, context: Any, lists: WordLists, *, attention: bool = False) -> tuple[Step, ListedContext]:
+def listed_step(
+    model: DecoderModel, context: Any, lists: WordLists, *, attention: bool = False
+) -> tuple[Step, ListedContext]:
     """The step function of a model that considers only the words of each sentence's list, and its context.
 
     Other words have log-probability −∞. If attention weights are not requested, it is a `BestStep`, which computes the
@@ -81,7 +83,7 @@ def listed_step(model: Model, context: Any, lists: WordLists, *, attention: bool
 class _ListedStep:
     """The step function of `listed_step`, which can also return only the best tokens."""
 
-    def __init__(self, model: Model, output: ListedOutput, step: Step) -> None:
+    def __init__(self, model: DecoderModel, output: ListedOutput, step: Step) -> None:
         self.model, self.output, self.step = model, output, step
 
     def __call__(self, tokens: Tensor, state: Any, context: ListedContext, /) -> tuple[StepOutput, Any]:

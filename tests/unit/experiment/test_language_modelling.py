@@ -334,6 +334,6 @@ def test_an_adaptive_softmax_knows_the_frequencies_of_the_text(text: Path, tmp_p
 
 def test_a_language_model_is_not_warm_started(text: Path, tmp_path: Path) -> None:
     config = values(text, LSTM, reading="lines", warm_start=str(tmp_path))
-    with pytest.raises(ConfigError, match=r"training\.warm_start is for translation models; a language model starts"):
+    with pytest.raises(ConfigError, match=r"training\.warm_start is for translation models; language models do"):
         calque.train(config, run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()

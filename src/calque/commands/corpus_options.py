@@ -1,0 +1,157 @@
+"""The options that name corpora, which several commands have."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from calque.commands.corpus_files import CorpusFiles, HeldOutFiles
+from calque.commands.options import DATA, TEST, VALIDATION
+from calque.commands.table_options import (
+    Csv,
+    Delimiter,
+    Header,
+    Jsonl,
+    Paths,
+    SourceColumn,
+    TableColumns,
+    Tables,
+    TargetColumn,
+    Tsv,
+    files_option,
+)
+
+
+def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options that name corpora.
+
+    A command receives those of the training corpora as its parameter `files`, and those of held-out corpora as its
+    parameters `valid` and `test`.
+    """
+    signature = inspect.signature(command)
+    groups = {name: group for name, group in _option_groups().items() if name in signature.parameters}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        parameters += groups[name].options if name in groups else [parameter]
+    by_keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+
+    @functools.wraps(command)
+    def command_with_options(**values: Any) -> None:
+        files = {
+            name: group.gather(**{option.name: values.pop(option.name) for option in group.options})
+            for name, group in groups.items()
+        }
+        command(**files, **values)
+
+    command_with_options.__signature__ = signature.replace(parameters=by_keyword)  # type: ignore[attr-defined]
+    return command_with_options
+
+
+class _OptionGroup(NamedTuple):
+    """Options of a command, and the function that gathers their values."""
+
+    options: Sequence[inspect.Parameter]
+    gather: Callable[..., CorpusFiles | HeldOutFiles]
+
+
+def _option_groups() -> dict[str, _OptionGroup]:
+    """The groups of options by the parameter of a command that receives them."""
+    held_out = "Validation sources; by default 1 % is held out (50 to 2,000 pairs)."
+    return {
+        "files": _OptionGroup(list(inspect.signature(_named_files).parameters.values()), _named_files),
+        "valid": _held_out_options("valid", label="Validation", sources=held_out, panel=VALIDATION),
+        "test": _held_out_options(
+            "test", label="Test", sources="Test sources, to look for in the training data.", panel=TEST
+        ),
+    }
+
+
+def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _OptionGroup:
+    """The options `--ROLE-source`, `--ROLE-target` and so on; `sources` is the help text of the first."""
+    helps = {
+        "source": sources,
+        "target": f"{label} targets.",
+        "tsv": f"{label} pairs, with columns as in --tsv.",
+        "csv": f"{label} pairs, with columns as in --csv.",
+        "jsonl": f"{label} pairs, with keys as in --jsonl.",
+        "text": f"{label} text, with --text.",
+        "conll": f"{label} sentences, with --conll.",
+        "sequences": f"{label} users, with --sequences: the last item of each is the target.",
+        "audio": f"{label} recordings, with --audio.",
+        "images": f"{label} images, with --images.",
+    }
+    options = [
+        inspect.Parameter(
+            f"{role}_{kind}",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[Paths, files_option(help=help, panel=panel)],
+        )
+        for kind, help in helps.items()
+    ]
+
+    def gather(**values: Paths) -> HeldOutFiles:
+        source, target, tsv, csv, jsonl, *others = (values[option.name] for option in options)
+        return HeldOutFiles(source, target, Tables(tsv, csv, jsonl), *others)
+
+    return _OptionGroup(options, gather)
+
+
+def _named_files(
+    source: Annotated[
+        Paths, files_option(help="Source sentences, one per line (plain or compressed). Repeat for several files.")
+    ] = None,
+    target: Annotated[
+        Paths, files_option(help="The translations, line by line: as many files as --source, in the same order.")
+    ] = None,
+    tsv: Tsv = None,
+    csv: Csv = None,
+    jsonl: Jsonl = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    text: Annotated[
+        Paths, files_option(help="A text file, for a language model. Repeat the option for several files.")
+    ] = None,
+    conll: Annotated[Paths, files_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            rich_help_panel=DATA,
+            help="With --conll: the names of the file's columns, e.g. form,pos,chunk.",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", rich_help_panel=DATA, help="The column to predict; by default upos, or the last column."
+        ),
+    ] = None,
+    sequences: Annotated[
+        Paths,
+        files_option(help="Histories of items, for a recommender: a user per line, or JSON records (.jsonl)."),
+    ] = None,
+    audio: Annotated[
+        Paths, files_option(help="A manifest of recordings with their texts (JSONL or TSV), for a speech recogniser.")
+    ] = None,
+    images: Annotated[
+        Paths, files_option(help="A manifest of images and captions, for a captioner: JSON lines or TSV.")
+    ] = None,
+) -> CorpusFiles:
+    return CorpusFiles(
+        source=source,
+        target=target,
+        tables=Tables(tsv, csv, jsonl),
+        table_columns=TableColumns(source_column, target_column, header, delimiter),
+        text=text,
+        conll=conll,
+        columns=columns,
+        label=label,
+        sequences=sequences,
+        audio=audio,
+        images=images,
+    )
