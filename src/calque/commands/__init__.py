@@ -1,4 +1,4 @@
-"""One thin file for each subcommand; the library does the work.
+"""One thin module for each subcommand. The library does the work.
 
 Torch is imported inside a command, so that --help is fast.
 """

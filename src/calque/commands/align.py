@@ -32,66 +32,75 @@ LONGEST = 512  # words of a side that can be aligned; memory grows with the squa
 TENSIONS = (0.0, 20.0)
 DIRICHLETS = (0.01, 10.0)  # below, exp(ψ(α)) underflows
 SHOWN = 0.001
-"""Translations that are less likely than this are not written to --lexicon."""
+"""The lowest probability of a translation that is written to --lexicon."""
 
 
 def align(
     source: Annotated[Path | None, file_option(help="Source sentences, one per line (plain or compressed).")] = None,
     target: Annotated[Path | None, file_option(help="The translations of --source, line by line.")] = None,
-    tsv: Annotated[Path | None, file_option(help="Pairs, separated by a tab, instead of two files.")] = None,
+    tsv: Annotated[
+        Path | None,
+        file_option(help="Sentence pairs, one per line, separated by a tab; instead of --source and --target."),
+    ] = None,
     csv: Annotated[
         Path | None, file_option(help="A CSV file of sentence pairs, instead of --source and --target.")
     ] = None,
-    jsonl: Annotated[Path | None, file_option(help="Pairs, as a JSON object per line.")] = None,
+    jsonl: Annotated[
+        Path | None, file_option(help="Sentence pairs, one JSON object per line; instead of --source and --target.")
+    ] = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
     header: Header = None,
     delimiter: Delimiter = None,
-    output: Annotated[Path | None, file_option(help="The file for the alignments; stdout by default.")] = None,
+    output: Annotated[Path | None, file_option(help="Write the alignments to this file; stdout by default.")] = None,
     model: Annotated[
         str,
         choice_option(
-            choices=MODELS, help="hmm: neighbours stay neighbours; ibm2: prefers the diagonal; ibm1: ignores positions."
+            choices=MODELS,
+            help="hmm: prefers to link neighbours to neighbours; ibm2: prefers the diagonal; ibm1: ignores positions.",
         ),
     ] = "hmm",
     iterations: Annotated[
         tuple[int, int],
-        typer.Option(metavar="N N", help="EM iterations of IBM 1, and of the model that it initialises."),
+        typer.Option(
+            metavar="N N", help="The number of EM iterations of IBM 1, then of the model that it initialises."
+        ),
     ] = (5, 5),
     tension: Annotated[
         float | None,
-        factor_option(help="With ibm2: the strength of its preference for the diagonal, 0 to 20; learnt by default."),
+        factor_option(help="With ibm2: how strongly to prefer the diagonal, from 0 to 20; learnt by default."),
     ] = None,
     dirichlet: Annotated[
         float | None,
-        factor_option(help="With ibm2: variational Bayes with this Dirichlet prior on the lexicon, e.g. 0.01."),
+        factor_option(help="With ibm2: use variational Bayes, with this Dirichlet prior on the lexicon, e.g. 0.01."),
     ] = None,
     symmetrise: Annotated[
-        str, choice_option(choices=METHODS, help="How the alignments of both directions are combined.")
+        str, choice_option(choices=METHODS, help="How to combine the alignments of the two directions.")
     ] = METHODS[0],
     case: Annotated[bool, typer.Option("--case", help="Distinguish upper and lower case.")] = False,
     maximum: Annotated[
-        int, count_option(help="Pairs with more words than this on a side, at most 512, are left out.")
+        int, count_option(help="Leave out pairs with more words than this on either side; 512 at most.")
     ] = 256,
     lexicon: Annotated[
-        Path | None, file_option(help="Write source word, target word and t(target | source) to this file.")
+        Path | None, file_option(help="Write a table of source word, target word and t(target | source) to this file.")
     ] = None,
     dictionary: Annotated[
         Path | None, file_option(help="Write each source word and its most likely translation to this file.")
     ] = None,
     reference: Annotated[
-        Path | None, file_option(help="True alignments (Pharaoh), to compute the alignment error rate.")
+        Path | None, file_option(help="Reference alignments (Pharaoh format): also compute the alignment error rate.")
     ] = None,
 ) -> None:
-    """Align the words of a parallel corpus; one output line per pair, such as 0-0 1-2 2-1.
+    """Align the words of a parallel corpus; writes one line per pair, such as 0-0 1-2 2-1.
 
-    A link is a source word and a target word, counted from 0. Words are what white space separates, so text without
-    spaces between words, such as Chinese, must be segmented first. A pair with an empty side has an empty line.
+    A link consists of a source position and a target position, counted from 0. Words are separated by white space, so
+    text without spaces between words, such as Chinese, must be segmented first. A pair with an empty side yields an
+    empty line.
 
-    The models learn from the corpus itself, once in each direction: forward links every target word to at most one
-    source word, backward every source word to at most one target word. The perplexity per word of each iteration is
-    printed to standard error. `calque train --alignments` takes the output for guided alignment, `calque translate
-    --dictionary` the file of --dictionary.
+    The models learn from the corpus itself, once in each direction: the forward model links every target word to at
+    most one source word, and the backward model links every source word to at most one target word. The perplexity per
+    word of each iteration is printed to standard error. `calque train --alignments` uses the output for guided
+    alignment, and `calque translate --dictionary` uses the file that --dictionary writes.
 
     Examples:
 
@@ -110,17 +119,17 @@ def align(
 
     method = choice(symmetrise, METHODS, option="--symmetrise")
     if maximum > LONGEST:
-        raise ConfigError(f"--maximum: {maximum}; at most {LONGEST} words can be aligned")
+        raise ConfigError(f"--maximum is {maximum}, but at most {LONGEST} words can be aligned; lower it")
     if min(iterations) < 1:
-        raise ConfigError(f"--iterations: {iterations[0]} and {iterations[1]}; each model needs at least 1")
+        raise ConfigError(f"--iterations is {iterations[0]} {iterations[1]}, but each model needs at least 1 iteration")
     settings = AlignmentSettings(
         choice(model, MODELS, option="--model"), iterations=iterations, dirichlet=dirichlet, maximum=maximum
     )
     for option, value, bounds in (("--tension", tension, TENSIONS), ("--dirichlet", dirichlet, DIRICHLETS)):
         if value is not None and model != "ibm2":
-            raise ConfigError(f"{option} is for --model ibm2, not for {model}")
+            raise ConfigError(f"{option} has no effect on --model {model}; leave it out, or use --model ibm2")
         if value is not None and not bounds[0] <= value <= bounds[1]:
-            raise ConfigError(f"{option}: {value}; expected a number from {bounds[0]:g} to {bounds[1]:g}")
+            raise ConfigError(f"{option} is {value}; expected a number from {bounds[0]:g} to {bounds[1]:g}")
     if tension is not None:
         settings = settings._replace(tension=tension, learns_tension=False)
     inputs = (source, target, tsv, csv, jsonl, reference)
@@ -157,7 +166,7 @@ def align(
 
 
 def _corpus(source: Path | None, target: Path | None, tables: Tables, *, columns: TableColumns) -> "PairCorpus":
-    """The corpus that the options name; raises a ConfigError unless they name exactly one."""
+    """Returns the corpus that the options name; raises a ConfigError unless they name exactly one."""
     from calque.data.corpora import DataConfig
 
     columns.check(tables)
@@ -172,25 +181,25 @@ def _corpus(source: Path | None, target: Path | None, tables: Tables, *, columns
 
 
 def _check(pairs: "TextPairs", *, maximum: int, name: str) -> None:
-    """Raises a DataError if there is nothing to align; warns of text that seems to have no spaces."""
+    """Raises a DataError if there is nothing to align; warns about text that seems to have no spaces between words."""
     usable = pairs.counts(maximum=maximum).usable
     if not usable:
         raise DataError(
-            f"{name}: nothing to align: of {len(pairs):,} pairs, each has an empty side or more than {maximum} words "
-            "on a side (--maximum)"
+            f"{name}: nothing to align: each of its {len(pairs):,} pairs has an empty side, or more than {maximum} "
+            "words on a side (--maximum)"
         )
     for side, column in (("source", pairs.source), ("target", pairs.target)):
         single = int((column.lengths == 1).sum())
         if 2 * single > usable:
             typer.echo(
-                f"warning: {single:,} {side} lines have a single word; words are what white space separates, so text "
-                "without spaces must be segmented first",
+                f"warning: {single:,} {side} lines consist of a single word; words are separated by white space, so "
+                "text without spaces must be segmented first",
                 err=True,
             )
 
 
 def _align(pairs: "TextPairs", settings: "AlignmentSettings", *, direction: str) -> "WordAlignments":
-    """The alignments of one direction, with a line of progress per iteration."""
+    """Aligns in one direction, and prints a line of progress per iteration."""
     from calque.commands.progress import preparing
     from calque.statistics.em import Iteration, Observer
     from calque.statistics.word_alignment import align_words
@@ -215,7 +224,7 @@ def _align(pairs: "TextPairs", settings: "AlignmentSettings", *, direction: str)
 def _symmetrised(
     forward: "WordAlignments | None", backward: "WordAlignments | None", *, pairs: int, method: Any
 ) -> Iterator[list[tuple[int, int]]]:
-    """The links of each pair; a direction that the method does not use may be missing."""
+    """Yields the links of each pair; a direction that the method does not use may be None."""
     from calque.statistics.symmetrisation import symmetrise
 
     for pair in range(pairs):
@@ -225,7 +234,7 @@ def _symmetrised(
 
 
 def _write_lexicon(path: Path, table: "LexicalTable", pairs: "TextPairs") -> None:
-    """Writes the likely translations of every source word; the empty word is an empty cell."""
+    """Writes the likely translations of every source word, with an empty cell for the empty word."""
     from calque.commands.output import sink
 
     with sink(path) as out:

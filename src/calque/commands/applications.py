@@ -1,7 +1,7 @@
 """The command line as typer applications: one with all commands, or one with a single command, which starts faster.
 
-A command imports its own module only when it is needed. All commands together take longer to import and to describe
-to typer than a short command takes to run.
+A command's module is imported only when it is needed: importing all commands and registering them with typer takes
+longer than running a short one.
 """
 
 import os
@@ -66,7 +66,7 @@ def application(names: Iterable[str]) -> typer.Typer:
 
 
 def application_for(arguments: Sequence[str]) -> typer.Typer:
-    """`calque` with only the command that the arguments name; with all commands for help, errors and completion."""
+    """`calque` with only the command that the arguments name, or with all commands for help, errors and completion."""
     is_completing = any(name.endswith("_COMPLETE") for name in os.environ)
     is_known = bool(arguments) and arguments[0] in COMMANDS
     return application([arguments[0]] if is_known and not is_completing else COMMANDS)

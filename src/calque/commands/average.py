@@ -24,14 +24,14 @@ def average(
     ] = "last",
     count: Annotated[
         int | None,
-        count_option("--count", "-n", help="How many checkpoints to average; all by default."),
+        count_option("--count", "-n", help="The number of checkpoints to average; all by default."),
     ] = None,
     output: Annotated[Path | None, folder_option(help="The new model folder; RUN/averaged by default.")] = None,
 ) -> None:
     """Average the weights of a run's checkpoints into a new model, which is often slightly better than any of them.
 
-    The run's own model is not changed; `calque evaluate` shows which is better. training.keep sets how many
-    checkpoints a run keeps.
+    The run's own model is not changed; compare the two with `calque evaluate`. The setting training.keep determines how
+    many checkpoints a run keeps.
 
     Examples:
 
@@ -45,11 +45,11 @@ def average(
 
     selection = choice(of, SELECTIONS, option="--of")
     if output is not None and output.exists():
-        raise FolderError(f"{output}: already exists; choose another folder for --output")
+        raise FolderError(f"{output} already exists; choose another folder for --output")
     folder = output or run / "averaged"
     steps = average_run(run, of=selection, count=count, output=folder)
     if len(steps) == 1:
-        typer.echo(f"only one checkpoint to average: the model is that of step {steps[0]}", err=True)
+        typer.echo(f"there is only one checkpoint, so the model is that of step {steps[0]}", err=True)
     else:
-        typer.echo(f"the average of {len(steps)} checkpoints: steps {', '.join(map(str, steps))}", err=True)
+        typer.echo(f"averaged {len(steps)} checkpoints: steps {', '.join(map(str, steps))}", err=True)
     typer.echo(folder)

@@ -34,13 +34,17 @@ def caption(
     ],
     *,
     beam: Annotated[int | None, count_option(help="Beam size.", panel=SEARCH)] = None,
-    nbest: Annotated[int, count_option(help="Captions per image; more than 1 as TSV.", panel=SEARCH)] = 1,
+    nbest: Annotated[
+        int, count_option(help="The number of captions per image; more than 1 are written as TSV.", panel=SEARCH)
+    ] = 1,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Write a JSON object per image.", rich_help_panel=INPUT_OUTPUT)
+        bool, typer.Option("--json", help="Write one JSON object per image.", rich_help_panel=INPUT_OUTPUT)
     ] = False,
     attention: Annotated[
         Path | None,
-        folder_option(help="Draw the attention of every word over the image, as PNG files.", panel=INPUT_OUTPUT),
+        folder_option(
+            help="Draw where each word attends in the image, as PNG files in this folder.", panel=INPUT_OUTPUT
+        ),
     ] = None,
     attention_weights: Annotated[
         bool,
@@ -49,19 +53,19 @@ def caption(
         ),
     ] = False,
     output: Annotated[
-        Path | None, file_option(help="The file for the captions; stdout by default.", panel=INPUT_OUTPUT)
+        Path | None, file_option(help="Write the captions to this file; stdout by default.", panel=INPUT_OUTPUT)
     ] = None,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
-    """Describe images.
+    """Generate captions for images.
 
-    Writes a line per image, in the order of the arguments. An image that cannot be decoded is reported and leaves an
+    Writes one line per image, in the order of the arguments. An image that cannot be decoded is reported and leaves an
     empty line; the exit code is then 2.
 
-    With --nbest, a line has the path of the image, the score and the caption, separated by tabs. With --json, an object
-    has all candidates with their pieces and log-probabilities and, with --attention-weights, their attention weights, a
-    row per piece and one for the end.
+    With --nbest, each line contains the path of the image, the score and the caption, separated by tabs. With --json,
+    each object contains all candidates with their pieces and log-probabilities and, with --attention-weights, their
+    attention weights: one row per piece, and one for the end of the caption.
 
     With --attention, FOLDER/NAME.png shows the image once per word, lighter where the word attends.
 
@@ -79,11 +83,11 @@ def caption(
 
     device_name, precision_name = device_and_precision(device, precision)
     if attention_weights and not as_json:
-        raise ConfigError("--attention-weights is for --json: lines of text have no attention weights")
+        raise ConfigError("--attention-weights needs --json: captions written as text have no attention weights")
     settings = [text for text in images if "=" in text and not exists(Path(text))]
     paths = [Path(text) for text in images if text not in settings]
     if not paths:
-        raise ConfigError("no images: name at least one file")
+        raise ConfigError("no images were given; name at least one image file")
     refuse_output(output, *paths)
     captioner = load_captioner(model, device=device_name, precision=precision_name)
     search = search_of(captioner.search, settings, beam=beam, nbest=nbest, batch_tokens=None)
@@ -91,7 +95,7 @@ def caption(
     if attention is not None:
         _refuse_pictures(captioner, attention)
     if attention_weights and not captioner.attends:
-        raise ConfigError("--attention-weights: this model has no attention")
+        raise ConfigError("--attention-weights: this model has no attention; leave the option out")
     wants_detail = as_json or attention is not None
     requests = (CaptionRequest(path, search, nbest, detail=wants_detail) for path in paths)
     errors = 0
@@ -109,11 +113,11 @@ def caption(
                 _draw(attention / f"{name}.png", captioner, answer)
         out.flush()
     if errors:
-        raise DataError(f"{errors:,} of {len(paths):,} images could not be described")
+        raise DataError(f"{errors:,} of {len(paths):,} images could not be captioned; their errors are reported above")
 
 
 def _lines(path: Path, caption: "Caption", *, nbest: int, as_json: bool, grid: int | None) -> Iterator[bytes]:
-    """The output for an image; with the rows and columns of the `grid` that is attended to, also attention weights."""
+    """Yields the output lines of an image; if the side of the attention `grid` is given, also its attention weights."""
     if as_json:
         shape = {} if grid is None else {"grid": [grid, grid]}
         candidates = _candidates(caption, attention=grid is not None)
@@ -145,13 +149,11 @@ def _candidates(caption: "Caption", *, attention: bool) -> list[dict[str, Any]]:
 
 
 def _refuse_pictures(captioner: "Captioner", folder: Path) -> None:
-    """Raises an error if attention cannot be drawn into the folder, before any image is read; creates the folder."""
+    """Creates the folder for the pictures; raises an error if attention cannot be drawn, before any image is read."""
     if not captioner.attends:
-        raise ConfigError("--attention: this model has no attention")
+        raise ConfigError("--attention: this model has no attention; leave the option out")
     if find_spec("matplotlib") is None:
-        raise ConfigError(
-            "--attention: pictures are drawn by matplotlib, which is not installed: pip install matplotlib"
-        )
+        raise ConfigError("--attention needs matplotlib, which is not installed: pip install matplotlib")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -159,7 +161,7 @@ def _refuse_pictures(captioner: "Captioner", folder: Path) -> None:
 
 
 def _picture_names(paths: Sequence[Path]) -> list[str]:
-    """A file name for each image, without its suffix; of equal names, the later ones get a number."""
+    """A file name without suffix for each image; repeated names are numbered."""
     names: list[str] = []
     for path in paths:
         stem, number = path.stem or "image", 2

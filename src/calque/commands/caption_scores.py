@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 UNUSED = {
-    "language_weight": "it is for translation and speech",
+    "language_weight": "it is not supported for captioners",
     **dict.fromkeys(("maximum_ratio", "maximum_extra", "minimum_ratio"), "an image has no words"),
 }
-"""Search settings without effect on captions, and why."""
+"""The search settings that have no effect on captions, with the reason."""
 
 
 def evaluate_captioner(
@@ -67,12 +67,12 @@ def evaluate_captioner(
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
     if attention.names:
         typer.echo(
-            f"{'attention inside':16} {100 * attention.inside:7.2f}   % of attention in the box of the object that a "
-            f"word names; the boxes cover {100 * attention.area:.1f} %"
+            f"{'attention inside':16} {100 * attention.inside:7.2f}   % of attention inside the box of the object that "
+            f"the word names; the boxes cover {100 * attention.area:.1f} % of the image"
         )
         typer.echo(
-            f"{'points inside':16} {100 * attention.points:7.2f}   % of {attention.names:,} names whose most attended "
-            "position lies in the box"
+            f"{'points inside':16} {100 * attention.points:7.2f}   % of {attention.names:,} words whose most attended "
+            "position lies inside the box"
         )
 
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from calque.data.column_files import ColumnFormat
 
 
-Columns = Annotated[str | None, typer.Option(metavar="NAMES", help="With --conll: the names of the file's columns.")]
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="With --conll: the names of the file's columns, separated by commas."),
+]
 
 
 def column_names(columns: str | None) -> tuple[str, ...]:
@@ -22,7 +25,7 @@ def column_names(columns: str | None) -> tuple[str, ...]:
 
 
 def file_format(path: Path) -> "ColumnFormat | None":
-    """The format according to a file's suffix: .conllu, or one that begins with .conll, .col, .iob, .bio or .tsv."""
+    """The format that a file's suffix implies: .conllu, or one beginning with .conll, .col, .iob, .bio or .tsv."""
     from calque.data.compression import SUFFIXES
 
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in SUFFIXES]
@@ -33,12 +36,12 @@ def file_format(path: Path) -> "ColumnFormat | None":
 
 
 def is_conllu(path: Path) -> bool:
-    """Whether a file is CoNLL-U by its name."""
+    """Whether the name of a file marks it as CoNLL-U."""
     return file_format(path) == "conllu"
 
 
 def starts_as_conllu(path: Path) -> bool:
-    """Whether the first line of a file that is neither empty nor a comment is a word of CoNLL-U."""
+    """Whether the first line that is neither empty nor a comment is a word line of CoNLL-U."""
     from calque.data.lines import path_lines
 
     if is_pipe(path):
@@ -55,7 +58,8 @@ def refuse_idle_columns(columns: str | None, *paths: Path | None) -> None:
     if columns and given and all(map(is_conllu, given)):
         listed = ", ".join(map(str, given))
         raise ConfigError(
-            f"--columns is for column files; {listed}: CoNLL-U by its name, a format whose columns have fixed names"
+            f"--columns has no effect on CoNLL-U, whose columns have fixed names, and {listed} is CoNLL-U by its name; "
+            "leave the option out"
         )
 
 
@@ -69,6 +73,6 @@ def refuse_unnamed_columns(path: Path, *, columns: str | None = None) -> None:
     first = next((rows for rows in file_sentences(path, format="columns") if rows.cells), None)
     if first is not None and len(first.cells[0]) > len(names):
         raise ConfigError(
-            f"{path} has {len(first.cells[0])} columns: name them with --columns, e.g. --columns form,pos,chunk; the "
-            "last one is predicted unless --label names another"
+            f"{path} has {len(first.cells[0])} columns; name them all with --columns, e.g. --columns form,pos,chunk. "
+            "The last one is predicted unless --label names another"
         )

@@ -10,10 +10,10 @@ from calque.errors import ConfigError
 
 
 class CommandGroup(PlainHelp, TyperGroup):
-    """A group of commands; a usage error in any of them raises a ConfigError with a single message."""
+    """A group of commands. A usage error in any of them raises a ConfigError with a single message."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Runs a command line; help calls the program `calque`, however it was started."""
+        """Runs a command line; help texts call the program `calque`, however it was started."""
         return super().main(*arguments, **{"prog_name": "calque", **options})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -39,12 +39,15 @@ def compare(
     source: Annotated[Path | None, file_option(help="The sentences of the test set, one per line.")] = None,
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
     target: Annotated[
-        Path | None, file_option(help="The partners of the sources, to compare sentence vectors by retrieval.")
+        Path | None, file_option(help="The partner of each source line, to compare sentence vectors by retrieval.")
     ] = None,
-    text: Annotated[Path | None, file_option(help="Text, to compare language models.")] = None,
-    conll: Annotated[Path | None, file_option(help="Labelled words, to compare taggers: CoNLL-U or columns.")] = None,
+    text: Annotated[Path | None, file_option(help="A text file, to compare language models.")] = None,
+    conll: Annotated[
+        Path | None, file_option(help="A file of labelled words (CoNLL-U or columns), to compare taggers.")
+    ] = None,
     sequences: Annotated[
-        Path | None, file_option(help="Histories, to compare recommenders; the last item of each is the target.")
+        Path | None,
+        file_option(help="A file of histories, to compare recommenders; the last item of each is the target."),
     ] = None,
     images: Annotated[Path | None, file_option(help="A manifest of images, to compare captioners.")] = None,
     audio: Annotated[
@@ -53,49 +56,61 @@ def compare(
     columns: Columns = None,
     group: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PATH,PATH", help="Systems that differ only in their seed; repeat for each group."),
+        typer.Option(
+            metavar="NAME=PATH,PATH",
+            help="A group of systems that differ only in their seed; repeat the option for each group.",
+        ),
     ] = None,
     metric: Annotated[
         str, typer.Option(metavar="NAMES", help=f"Metrics, separated by commas: {', '.join(METRICS)}.")
     ] = ",".join(METRICS),
     bootstrap: Annotated[
-        int, count_option(at_least=0, help="Resamples of the paired bootstrap; 0: no such test.")
+        int, count_option(at_least=0, help="The number of bootstrap resamples; 0 skips the test.")
     ] = 1000,
     randomisation: Annotated[
-        int, count_option(at_least=0, help="Trials of approximate randomisation; 0: none.")
+        int, count_option(at_least=0, help="The number of trials of approximate randomisation; 0 skips the test.")
     ] = 10_000,
     train_source: Annotated[
         list[Path] | None, file_option(help="The source side of the training data; by default that of the first run.")
     ] = None,
     train_target: Annotated[list[Path] | None, file_option(help="The target side of the training data.")] = None,
-    train_text: Annotated[list[Path] | None, file_option(help="With --text: training data.")] = None,
-    training_data: Annotated[
-        bool, typer.Option(help="Also compare by frequency in, and overlap with, the training data.")
-    ] = True,
-    tagger: Annotated[Path | None, model_option(help="A tagging run, to report word accuracy by label.")] = None,
-    sentence_labels: Annotated[
-        Path | None, file_option(help="A file with one label per line, such as the domain: reports scores by label.")
+    train_text: Annotated[
+        list[Path] | None, file_option(help="With --text: the training text; by default that of the first run.")
     ] = None,
-    sentences: Annotated[int, count_option(help="Sentences shown for each direction: better, and worse.")] = 1000,
-    beam: Annotated[int | None, count_option(help="Beam size of all systems; RUN:beam=1 sets that of one.")] = None,
+    training_data: Annotated[
+        bool, typer.Option(help="Also compare by word frequency in the training data, and by overlap with it.")
+    ] = True,
+    tagger: Annotated[
+        Path | None, model_option(help="A tagger; also report word accuracy by the label that it predicts.")
+    ] = None,
+    sentence_labels: Annotated[
+        Path | None,
+        file_option(help="A file with one label per sentence, such as its domain; also report scores by label."),
+    ] = None,
+    sentences: Annotated[
+        int, count_option(help="The number of sentences to show in each direction, better and worse.")
+    ] = 1000,
+    beam: Annotated[int | None, count_option(help="The beam size of all systems; RUN:beam=1 sets it for one.")] = None,
     format: Annotated[str, choice_option(choices=FORMATS, help="The format of standard output.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Annotated[
-        Path | None, file_option(help="A report: FILE.html (one page for a browser) or FILE.json.")
+        Path | None, file_option(help="Write a report to this file: .html (a single page for a browser) or .json.")
     ] = None,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Compare two or more systems on one test set: scores, significance, and where they differ.
 
-    A run or model folder translates the test set first, with search settings of its own if they follow its path, as in
-    runs/base:beam=1; a file is taken as the system's output, one line per sentence.
-    Translations are compared by BLEU, chrF and TER, with sacreBLEU's paired bootstrap and approximate randomisation, by
-    sentence length, word frequency, training-data overlap, n-grams, errors and single sentences; taggers by label and
-    confusion; language models by the loss of words at each position and frequency; the sentence vectors of any models
-    by retrieval (--source and --target); recommenders by the ranks of items, by length of the history and frequency of
-    the item; captions as translations are, with the first caption of an image as the reference;
-    transcripts by word and character error rates, the words that are confused, and length.
+    A run or model folder first translates the test set. Search settings for one system may follow its path, as in
+    runs/base:beam=1. A file is taken as a system's output, one line per sentence.
+
+    Translations are compared by BLEU, chrF and TER, with sacreBLEU's paired bootstrap and approximate randomisation,
+    and by sentence length, word frequency, overlap with the training data, n-grams, errors and single sentences.
+    Taggers are compared by label and by confusions, and language models by the loss per word, by position and word
+    frequency. The sentence vectors of any models are compared by retrieval (--source and --target). Recommenders are
+    compared by the ranks of items, by length of the history and by frequency of the item. Captions are compared like
+    translations, with the first caption of each image as the reference. Transcripts are compared by word and character
+    error rates, by confused words and by length.
 
     Examples:
 
@@ -158,14 +173,14 @@ def compare(
 def _refuse_few(arguments: list[Argument]) -> None:
     if len(arguments) < 2:
         count = "one system" if arguments else "no system"
-        raise ConfigError(f"{count} to compare: give at least two runs, model folders or output files")
+        raise ConfigError(f"{count} to compare; give at least two runs, model folders or output files")
 
 
 def _refuse_output(output: Path | None, inputs: list[Path | None]) -> None:
     from calque.commands.output import refuse_output
 
     if output is not None and output.suffix.lower() not in (*PAGES, *DATA):
-        raise ConfigError(f"--output {output}: name a file that ends in .html (a page) or in .json")
+        raise ConfigError(f"--output {output}: the name must end in .html or .json")
     refuse_output(output, *inputs)
 
 

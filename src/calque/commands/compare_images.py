@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def compare_captions(request: ComparisonRequest) -> Document:
-    """The document that compares captions as it would translations; the first caption of an image is its reference."""
+    """The document that compares captions like translations, with the first caption of each image as its reference."""
     from calque.commands.progress import preparing
     from calque.engine.captioner_boxes import manifest_entries
     from calque.evaluation.comparison.translations import EvaluationSet, System, check_systems, compare_translations
@@ -25,7 +25,7 @@ def compare_captions(request: ComparisonRequest) -> Document:
     settings = translation_settings(request)
     entries = manifest_entries(images)
     if without := sum(not entry.captions for entry in entries):
-        raise ConfigError(f"{images}: {without:,} images have no caption to compare with")
+        raise ConfigError(f"{images}: {without:,} images have no reference caption; add captions to the manifest")
     test = EvaluationSet(
         [entry.captions[0] for entry in entries], None, {"source": None, "reference": str(images)}, None
     )

@@ -1,4 +1,4 @@
-"""`calque compare --text`: language models, by the losses of words."""
+"""`calque compare --text`: compares language models by the loss of each word."""
 
 import time
 from collections import Counter
@@ -24,10 +24,12 @@ def compare_texts(request: ComparisonRequest) -> Document:
     from calque.evaluation.comparison.language_models import ScoredSystem, TextTest, compare_language_models
 
     arguments, options, text = request.arguments, request.options, request.files["--text"]
-    refuse_files(arguments, "language models are compared by the losses they compute")
+    refuse_files(
+        arguments, "language models are compared by the losses that they compute, so output files cannot be compared"
+    )
     lines = [line for line in read_lines(text) if line.strip()]
     if not lines:
-        raise DataError(f"{text}: every line is blank: there is nothing to predict")
+        raise DataError(f"{text}: every line is blank, so there is nothing to predict")
     systems = []
     for argument in arguments:
         generator = load(argument, TextGenerator, device=options.device, precision=options.precision)

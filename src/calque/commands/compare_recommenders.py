@@ -21,7 +21,9 @@ def compare_recommenders(request: ComparisonRequest) -> Document:
     from calque.evaluation.comparison.recommendations import RankedSystem, RankedTest, compare_recommendations
 
     arguments, options, sequences = request.arguments, request.options, request.files["--sequences"]
-    refuse_files(arguments, "recommenders are compared by their ranks")
+    refuse_files(
+        arguments, "recommenders are compared by the ranks that they compute, so output files cannot be compared"
+    )
     systems, frequencies, excluded = [], Counter[str](), set[bool]()
     test = None
     for argument in arguments:
@@ -40,7 +42,10 @@ def compare_recommenders(request: ComparisonRequest) -> Document:
             frequencies.update({item: catalogue.counts[id] for item, id in zip(test.targets, ids, strict=True)})
     assert test is not None
     if len(excluded) > 1:
-        raise ConfigError("task.exclude_seen differs between these models: their rankings cannot be compared")
+        raise ConfigError(
+            "task.exclude_seen differs between these models, so their rankings cannot be compared; compare models with "
+            "the same setting"
+        )
     ranked_test = RankedTest(
         test.users,
         test.targets,
@@ -77,7 +82,8 @@ def recommendation_tables(document: Document) -> Iterator[Block]:
     trials = document["randomisation"]["samples"]
     yield (
         f"{test['path']}: {test['users']:,} users, items of their histories {seen}; p-values against {names[0]} by "
-        f"approximate randomisation, {trials:,} trials; better, worse: users whose target ranks higher or lower",
+        f"approximate randomisation, {trials:,} trials; better and worse count users whose target ranks higher or "
+        "lower",
         aligned(rows),
     )
     for section in document["sections"]:

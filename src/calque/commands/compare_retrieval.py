@@ -1,4 +1,4 @@
-"""`calque compare --source --target`: sentence vectors of any models, by retrieval."""
+"""`calque compare --source --target`: compares the sentence vectors of any models by retrieval."""
 
 import time
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ SHOWN = 10  # pairs in the terminal
 
 
 def compare_vectors(request: ComparisonRequest) -> Document:
-    """The document that compares the sentence vectors of models on two files of partners."""
+    """The document that compares the sentence vectors of models on two files of partner sentences."""
     from calque.engine import load
     from calque.evaluation.comparison.retrievals import RetrievalSystem, RetrievalTest, compare_retrievals
 
     arguments, options = request.arguments, request.options
     source, target = request.files["--source"], request.files["--target"]
-    refuse_files(arguments, "sentence vectors are compared by the models that compute them")
+    refuse_files(arguments, "sentence vectors are computed by models, so output files cannot be compared")
     pairs = read_pairs_of_lines(source, target)
     words = sum(len(text.split()) for side in pairs for text in side)
     systems = []

@@ -12,12 +12,12 @@ def names_of(systems: Sequence[Document]) -> list[str]:
 
 
 def p_value_text(value: float | None) -> str:
-    """A p-value with four decimals; nothing for the baseline."""
+    """A p-value with four decimals; empty for the baseline, which has none."""
     return "" if value is None else f"{value:.4f}"
 
 
 def size_and_speed(systems: Sequence[Document], names: Sequence[str], *, unit: str) -> Iterator[Block]:
-    """A table of architectures, sizes, speeds and training times; none if all systems are files."""
+    """Yields a table of architectures, sizes, speeds and training times; nothing if all systems are files."""
     if not any(system["model"] for system in systems):
         return
     rows: list[Row] = [["", *names]]
@@ -50,7 +50,7 @@ def _scaled(values: Document | None, key: str, unit: float) -> str:
 
 
 def bucket_rows(header: Row, labels: Sequence[str], counts: Sequence[str] | None, rows: Sequence[Row]) -> list[str]:
-    """The lines of a table with a row per bucket: its label, its count if there is one for all systems, its cells."""
+    """The lines of a table with one row per bucket: its label, its count if `counts` are given, and its cells."""
     middle = [[]] * len(labels) if counts is None else [[count] for count in counts]
     return aligned([header, *([label, *count, *row] for label, count, row in zip(labels, middle, rows, strict=True))])
 
@@ -58,7 +58,7 @@ def bucket_rows(header: Row, labels: Sequence[str], counts: Sequence[str] | None
 def bucket_table(section: Document, names: Sequence[str], *, metric: Document, unit: str = "sentences") -> Block:
     """A table of the systems' scores in each bucket of sentences, such as a range of lengths.
 
-    The table also has the numbers of sentences in each bucket: once, or per system if the systems differ.
+    The table also shows the number of sentences in each bucket: once, or per system if the systems differ.
     """
     scores, counts = section["scores"][metric["name"]], section["counts"]
     is_shared = all(row == counts[0] for row in counts)

@@ -49,8 +49,8 @@ def compare_labels(request: ComparisonRequest) -> Document:
         tagger = taggers[argument.name]
         if tagger.task.labels != labels:
             raise ConfigError(
-                f"{argument.path}: predicts {tagger.task.labels!r}, but {arguments[0].name} predicts {labels!r}; only "
-                "taggers of the same labels can be compared"
+                f"{argument.path} predicts {tagger.task.labels!r}, but {arguments[0].name} predicts {labels!r}; only "
+                "taggers that predict the same labels can be compared"
             )
         systems.append(_tag(argument, tagger, sentences, layout=layout))
     is_spans = has_spans({label for row in gold for label in row})
@@ -59,7 +59,7 @@ def compare_labels(request: ComparisonRequest) -> Document:
 
 
 def _layout(path: Path, *, columns: str | None, tagger: "Tagger | None") -> "tuple[ColumnLayout, str, str]":
-    """The layout of the file, and the names of its columns of labels and words."""
+    """The layout of the file, and the names of its label column and its word column."""
     from calque.engine.tag_files import ColumnLayout
 
     format: ColumnFormat = "conllu" if is_conllu(path) else "columns"
@@ -82,7 +82,7 @@ def _sentences(path: Path, *, layout: "ColumnLayout", columns: int) -> "list[Col
 
     sentences = [rows for rows in file_sentences(path, format=layout.format, columns=columns) if rows.cells]
     if not sentences:
-        raise DataError(f"{path}: no sentence with words")
+        raise DataError(f"{path}: the file contains no words")
     return sentences
 
 

@@ -1,4 +1,4 @@
-"""What `calque compare` needs to know of a task: the files and options it reads, how systems are compared and shown."""
+"""What `calque compare` needs to know about a task: its files and options, and how its systems are compared."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ class ComparisonRequest(NamedTuple):
 
     arguments: Sequence[Argument]
     files: Mapping[str, Path]
-    """The test set by option, such as "--source"."""
+    """The files of the test set by option, such as "--source"."""
     options: Options
     metrics: str  # separated by commas
     bootstrap: int  # resamples
@@ -36,28 +36,28 @@ class TaskComparison(NamedTuple):
 
     task: str
     option: str
-    """The option whose file makes this the task of a comparison."""
+    """The option whose presence selects this task."""
     usage: str  # the options and the systems, such as "--text for language models"
     compare: Callable[[ComparisonRequest], Document]
     tables: Callable[[Document], Iterator[Block]]
     takes: frozenset[str] = frozenset()
-    """The options of this task among those that not all tasks have."""
+    """The task-specific options that this task accepts."""
     searches: bool = False  # whether systems may have search settings
 
     def refuse_options(self, given: Sequence[str]) -> None:
-        """Raises a ConfigError for options that have no effect with this task."""
+        """Raises a ConfigError for options that have no effect on this task."""
         if idle := [name for name in given if name not in self.takes]:
-            raise ConfigError(f"{', '.join(idle)}: not for this task; leave it out")
+            raise ConfigError(f"{', '.join(idle)}: not supported for the task {self.task}; leave it out")
 
     def refuse_settings(self, arguments: Sequence[Argument]) -> None:
         """Raises a ConfigError if search settings are given for systems that do not search."""
         searching = [argument for argument in arguments if argument.settings]
         if searching and not self.searches:
             listed = ", ".join(f"{argument.path} ({', '.join(argument.settings)})" for argument in searching)
-            raise ConfigError(f"{listed}: only translation models search; leave the settings out")
+            raise ConfigError(f"{listed}: search settings are not supported for the task {self.task}; leave them out")
 
 
 def refuse_files(arguments: Sequence[Argument], reason: str) -> None:
-    """Raises a ConfigError for systems that are given as files of output, where models are needed."""
+    """Raises a ConfigError if a system is given as a file of output although a model is needed."""
     if files := [str(argument.path) for argument in arguments if argument.is_file]:
         raise ConfigError(f"{', '.join(files)}: not a run or model folder; {reason}")

@@ -1,4 +1,4 @@
-"""The tasks that `calque compare` knows."""
+"""The tasks that `calque compare` supports."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,24 +17,26 @@ TASKS = (TRANSLATION, EMBEDDING, LANGUAGE_MODELLING, TAGGING, RECOMMENDATION, CA
 
 
 def task_of(files: Mapping[str, Path]) -> TaskComparison:
-    """The task whose files are given, by option; a ConfigError if there is none, more than one, or half of one."""
+    """The task whose files are given; raises a ConfigError unless the files of exactly one task are complete."""
     if "--target" in files and "--source" not in files:
-        raise ConfigError("--target needs --source too: line n of one is the translation of line n of the other")
+        raise ConfigError(
+            "--target needs --source too: line n of the target file is the translation of line n of the source file"
+        )
     is_pair = "--source" in files and "--target" not in files
     chosen = [task for task in TASKS if task.option in files or (task is TRANSLATION and is_pair)]
     if len(chosen) > 1:
         given = " and ".join(task.option for task in chosen)
-        raise ConfigError(f"{given} are for different tasks; give one of them")
+        raise ConfigError(f"{given} belong to different tasks; give only one of them")
     if not chosen:
         usages = [task.usage for task in TASKS]
-        raise ConfigError(f"give {', '.join(usages[:-1])}, or {usages[-1]}")
+        raise ConfigError(f"no test set was given; give {', '.join(usages[:-1])}, or {usages[-1]}")
     if chosen[0].option not in files:
-        raise ConfigError("--reference is missing: the reference translations of the test set")
+        raise ConfigError("--reference is missing; name the file with the reference translations of the test set")
     return chosen[0]
 
 
 def table_lines(document: Document) -> Iterator[str]:
-    """The lines of all tables of a comparison, each table under its title."""
+    """Yields the lines of all tables of a comparison, each table under its title."""
     (task,) = (task for task in TASKS if task.task == document["task"])
     for number, (title, lines) in enumerate(task.tables(document)):
         yield from ([""] if number else [])

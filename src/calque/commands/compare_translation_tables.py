@@ -69,12 +69,12 @@ def score_lines(document: Document) -> list[str]:
 
 
 def _is_significant(result: Document, baseline: Document) -> bool:
-    """Whether a score differs significantly from the baseline's; equal scores do not, however small the p-value."""
+    """Whether a score differs significantly from the baseline's; equal scores never do, however small the p-value."""
     return bool(result["p_value"] < LEVEL and result["score"] != baseline["score"])
 
 
 def significance_tables(document: Document) -> Iterator[Block]:
-    """The p-values of every test made."""
+    """The p-values of each test that was run."""
     metrics, others = document["metrics"], list(enumerate(document["systems"]))[1:]
     size = document["test"]["sentences"]
     for test in document["significance"]:
@@ -91,7 +91,7 @@ def significance_tables(document: Document) -> Iterator[Block]:
 
 
 def group_tables(document: Document) -> Iterator[Block]:
-    """The scores of groups of systems that differ in their seed; none if there are no groups."""
+    """The scores of groups of systems that differ only in their seed; yields nothing if there are no groups."""
     if not document["groups"]:
         return
     for metric in document["metrics"]:

@@ -1,4 +1,4 @@
-"""`calque compare --source --reference`: translation models, or files of translations."""
+"""`calque compare --source --reference`: compares translation models, or files of translations."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -61,16 +61,19 @@ def _pair_corpora(sources: list[Path] | None, targets: list[Path] | None) -> "li
     if not sources and not targets:
         return None
     if len(sources or ()) != len(targets or ()):
-        raise ConfigError("--train-source and --train-target: give both, the same number of times")
+        raise ConfigError("--train-source and --train-target must name the same number of files")
     return [FilesConfig(source=left, target=right) for left, right in zip(sources or (), targets or (), strict=True)]
 
 
 def _read_systems(arguments: Sequence[Argument], test: "EvaluationSet", *, options: Options) -> "list[System]":
-    """The systems with their translations; everything that can be wrong with files is reported before translating."""
+    """Returns the systems with their translations; problems with files are reported before any model translates."""
     from calque.evaluation.comparison.translations import System, check_systems
 
     if test.sources is None and (models := [str(item.path) for item in arguments if not item.is_file]):
-        raise ConfigError(f"--source is missing: {', '.join(models)} would translate it; only files need no source")
+        raise ConfigError(
+            f"--source is missing: {', '.join(models)} must translate it; only systems given as output files need no "
+            "source"
+        )
     files = {item.name: read_lines(item.path) for item in arguments if item.is_file}
     size = len(test.references)
     check_systems(test, [System(item.name, files.get(item.name, [""] * size)) for item in arguments])
@@ -87,7 +90,7 @@ def _read_systems(arguments: Sequence[Argument], test: "EvaluationSet", *, optio
 def _refuse_blank(files: dict[str, list[str]]) -> None:
     blank = [name for name, lines in files.items() if not any(line.strip() for line in lines)]
     if blank:
-        raise ConfigError("\n".join(f"{name}: every line is blank; is this the output of a system?" for name in blank))
+        raise ConfigError("\n".join(f"{name}: every line is blank; expected the output of a system" for name in blank))
 
 
 def _count_training(
@@ -98,7 +101,7 @@ def _count_training(
     corpora: "list[Corpus] | None",
     progress: Callable[[str, int, int], None],
 ) -> "Training | None":
-    """The frequencies of the test set's words in the training data, and which of its n-grams and sources occur there.
+    """Counts the test set's words in the training data, and finds which of its n-grams and sources occur there.
 
     The training data is `corpora` or, if that is None, the data of the first run that records it. Returns None if there
     is no training data.
@@ -136,7 +139,7 @@ def _counted(rows: Iterator[tuple[str, ...]], progress: Callable[[str, int, int]
 
 
 def _label_words(run: Path, test: "EvaluationSet", systems: "Sequence[System]", *, options: Options) -> "WordLabels":
-    """The labels that a tagger gives the words of references and hypotheses."""
+    """The labels that a tagger predicts for the words of references and hypotheses."""
     from calque.engine import Sentence, load_tagger
     from calque.evaluation.comparison.translations import EvaluationWords, WordLabels
     from calque.evaluation.comparison.word_accuracy import LabelledWord

@@ -1,4 +1,4 @@
-"""The systems that `calque compare` is given: runs, model folders, or files with their output."""
+"""The systems on the command line of `calque compare`: runs, model folders, or files with their output."""
 
 import math
 import re
@@ -26,7 +26,7 @@ SETTINGS = re.compile(r"(?P<system>.+?):(?P<settings>[a-z_.]+=[^:]*(?::[a-z_.]+=
 
 
 class Options(NamedTuple):
-    """The options that comparisons of all tasks share."""
+    """The options that the comparisons of all tasks share."""
 
     beam: int | None
     device: "DeviceName"
@@ -60,20 +60,20 @@ class Argument(NamedTuple):
 
 
 def read_arguments(systems: Sequence[str], groups: Sequence[str]) -> list[Argument]:
-    """The systems in order, those of groups last; raises a ConfigError for names that are not unique.
+    """Returns the systems in order, those of groups last; raises a ConfigError for names that are not unique.
 
-    A system is PATH or NAME=PATH, a group NAME=PATH,PATH; search settings may follow a path, as in PATH:beam=1. Without
-    NAME, a system is named by the last part of its path and its settings, or by the whole path if that would not be
-    unique.
+    A system is written as PATH or NAME=PATH, and a group as NAME=PATH,PATH. Search settings may follow a path, as in
+    PATH:beam=1. Without NAME, a system is named after the last part of its path and its settings, or after the whole
+    path if that would not be unique.
     """
     arguments = [_argument(text) for text in systems]
     for text in groups:
         name, is_named, members = text.partition("=")
         if not is_named or not name or not members:
-            raise ConfigError(f"--group {text!r}: write NAME=PATH,PATH, e.g. --group base=runs/a1,runs/a2")
+            raise ConfigError(f"--group {text!r}: expected NAME=PATH,PATH, e.g. --group base=runs/a1,runs/a2")
         if any(argument.group == name for argument in arguments):
             raise ConfigError(
-                f"--group {name}: given twice; name all its runs at once, e.g. --group base=runs/a1,runs/a2"
+                f"--group {name} is given twice; list all its runs in one option, e.g. --group base=runs/a1,runs/a2"
             )
         arguments += [_argument(member, named=False)._replace(group=name) for member in _members(members)]
     missing = [str(argument.path) for argument in arguments if not argument.path.exists()]
@@ -82,7 +82,7 @@ def read_arguments(systems: Sequence[str], groups: Sequence[str]) -> list[Argume
     for argument in arguments:
         if argument.is_file and argument.settings:
             raise ConfigError(
-                f"{argument.path}: is a file with a system's output, to which search settings do not apply; leave out "
+                f"{argument.path} is a file with a system's output, to which search settings do not apply; leave out "
                 f"{', '.join(argument.settings)}"
             )
     return _named(arguments)
@@ -120,7 +120,9 @@ def _named(arguments: Sequence[Argument]) -> list[Argument]:
     if taken := [
         name for name, argument in zip(names, arguments, strict=True) if name in groups and not argument.group
     ]:
-        raise ConfigError(f"{', '.join(map(repr, taken))}: the name of a group and of a system; name them differently")
+        raise ConfigError(
+            f"{', '.join(map(repr, taken))}: both a group and a system have this name; rename one of them"
+        )
     return [argument._replace(name=name) for name, argument in zip(names, arguments, strict=True)]
 
 
@@ -132,7 +134,7 @@ def read_lines(path: Path) -> list[str]:
 def load(
     argument: Argument, kind: "type[AnyLoaded]", *, device: "DeviceName", precision: "PrecisionName"
 ) -> "AnyLoaded":
-    """Loads a model of this kind; for any other model, raises a ConfigError that names the options that compare it."""
+    """Loads a model of this kind; for any other kind, raises a ConfigError that names the options that compare it."""
     from calque.commands.loading import EVALUATION_OPTIONS
     from calque.engine import load as load_model
     from calque.engine import model_kind
@@ -141,7 +143,7 @@ def load(
     if isinstance(loaded, kind):
         return loaded
     raise ConfigError(
-        f"{argument.path}: is {model_kind(loaded)} and cannot be compared with {EVALUATION_OPTIONS[kind]}; such models "
+        f"{argument.path} is {model_kind(loaded)} and cannot be compared with {EVALUATION_OPTIONS[kind]}; such models "
         f"are compared with {EVALUATION_OPTIONS[type(loaded)]}"
     )
 
@@ -156,7 +158,7 @@ class Translated(NamedTuple):
 def translate(
     argument: Argument, sources: Sequence[str], *, beam: int | None, device: "DeviceName", precision: "PrecisionName"
 ) -> Translated:
-    """The hypotheses in a system's file or the translations that its model computes, and facts about the system."""
+    """The hypotheses in a system's file, or the translations of its model, with facts about the system."""
     if argument.is_file:
         return Translated(read_lines(argument.path), argument.facts)
     from calque.commands.loading import search_of
@@ -185,7 +187,7 @@ def _translate_statistically(
 def _translated(
     argument: Argument, translator: "Translator | PhraseTranslator", sources: Sequence[str], *, search: "SearchConfig"
 ) -> Translated:
-    """The translations of a model, and facts about it; sources that are too long are reported."""
+    """The translations of a model, with facts about it; warns about sources that are too long."""
     from calque.commands.progress import counting
 
     texts, cut, started = [], 0, time.perf_counter()
@@ -197,7 +199,8 @@ def _translated(
     seconds = time.perf_counter() - started
     if cut:
         typer.echo(
-            f"{argument.name}: {cut:,} sources are too long; only {search.source_limit} pieces of each were read",
+            f"{argument.name}: {cut:,} sources are too long; only the first {search.source_limit} pieces of each were "
+            "read",
             err=True,
         )
     words = sum(len(text.split()) for text in texts)
@@ -231,14 +234,14 @@ def model_facts(argument: Argument, loaded: "Loaded") -> dict[str, Any]:
 
 
 def run_facts(run: Path) -> dict[str, Any]:
-    """The time a run took to train, and its curves; nothing for a model folder, and a warning for damaged records."""
+    """The training time and curves of a run; empty for a model folder and, with a warning, for damaged records."""
     from calque.training.journal import read_journal
 
     try:
         metrics = read_journal(run / "metrics.jsonl", counts=("step",))
         timing = read_journal(run / "timing.jsonl", counts=("step",))
     except UserError as error:
-        typer.echo(f"{error}; how this run was trained is left out of the comparison", err=True)
+        typer.echo(f"{error}; the comparison leaves out how this run was trained", err=True)
         return {}
     train = [line for line in metrics if line.get("kind") == "train"]
     valid = [line for line in metrics if line.get("kind") == "valid" and "averaged" not in line]
@@ -291,13 +294,13 @@ def training_data(arguments: Sequence[Argument]) -> "tuple[DataConfig, str] | No
         try:
             data = check(DataConfig, section(read_toml(file), "data", origin=file), origin=str(file), written=True)
         except UserError as error:
-            typer.echo(f"{error}\n{argument.path}: nothing is compared with its training data", err=True)
+            typer.echo(f"{error}\n{argument.path}: the comparison leaves out its training data", err=True)
             continue
         files = [path for corpus in data.train for path in paths(corpus).values()]
         if missing := [str(path) for path in files if not path.is_file()]:
             typer.echo(
-                f"{argument.path}: its training data {', '.join(missing)} does not exist, so it is left out; "
-                "--train-source and --train-target name it",
+                f"{argument.path}: its training data {', '.join(missing)} no longer exists, so the comparison leaves "
+                "it out; name it with --train-source and --train-target",
                 err=True,
             )
             continue
@@ -306,7 +309,7 @@ def training_data(arguments: Sequence[Argument]) -> "tuple[DataConfig, str] | No
 
 
 def corpus_texts(corpora: "Sequence[Corpus]") -> Iterator[tuple[str, ...]]:
-    """The texts of all usable rows of some corpora, one per column; lines that are not UTF-8 are left out."""
+    """Yields the texts of each usable row of the corpora, one per column; lines that are not UTF-8 are left out."""
     from calque.data.corpora import RUNNING_LIMIT, read_blocks
     from calque.data.rows import parse
 

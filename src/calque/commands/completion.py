@@ -19,7 +19,7 @@ SECTIONS = {
 """The sections of a config whose keys are completed, with the files and classes that declare them."""
 
 SYSTEM_FILES = ("translation_systems", "text_systems", "recommender_systems", "signal_systems")
-"""The modules of calque.models that list named systems, in the order of the list of all."""
+"""The modules of calque.models that define named systems, in the order in which `calque systems` lists them."""
 
 
 def system_names(incomplete: str = "") -> list[str]:

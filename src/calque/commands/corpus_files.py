@@ -47,13 +47,14 @@ class CorpusFiles(NamedTuple):
     images: Paths = None
 
     def check(self) -> None:
-        """Raises an error for options of different tasks, or for files that cannot be read."""
+        """Raises an error if options belong to different tasks, or if files cannot be read."""
         named = {kind.option: kind.model for kind in self.kinds}
         for option, model in reversed(named.items()):
             if other := self.pair_option or next((f"--{first}" for first in named if first != option), ""):
                 purpose = "translation" if other == self.pair_option else named[other.removeprefix("--")]
                 raise ConfigError(
-                    f"--{option} is for {model} and cannot be combined with {other}, which is for {purpose}"
+                    f"--{option} trains {model} and cannot be combined with {other}, which is for {purpose}; leave one "
+                    "of them out"
                 )
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
         tables = (self.tables.paths, self.valid.tables.paths)
@@ -83,7 +84,7 @@ class CorpusFiles(NamedTuple):
             files, held_out = getattr(self, kind.option), getattr(self.valid, kind.option)
             corpora |= kind.corpora(files, held_out, columns=self.columns)
         if self.columns is not None and not self.conll:
-            raise ConfigError("--columns needs --conll")
+            raise ConfigError("--columns needs --conll, the column files whose columns it names")
         return corpora
 
     @property
@@ -112,7 +113,7 @@ class CorpusFiles(NamedTuple):
         return [f"task.labels={json.dumps(column_names(self.columns)[-1] if self.columns else 'label')}"]
 
     def refuse_other_task(self, values: dict[str, Any]) -> None:
-        """Raises a ConfigError if the corpora are not those of the config's task."""
+        """Raises a ConfigError if the corpora do not belong to the config's task."""
         task = task_kind(values)
         for kind in self.kinds:
             if kind.task != task:

@@ -1,4 +1,4 @@
-"""The kinds of corpora on a command line, and the task that each belongs to."""
+"""The kinds of corpora that a command line can name, with the task that each belongs to."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ def _plain(kind: str) -> Callable[[Path, str | None], dict[str, Any]]:
 
 
 class CorpusKind(NamedTuple):
-    """A kind of corpus that an option of its own names, for one task."""
+    """A kind of corpus that belongs to one task and has an option of its own."""
 
     option: str
     task: str
@@ -32,7 +32,7 @@ class CorpusKind(NamedTuple):
     systems: tuple[str, ...]
     """The systems of the task, the default first."""
     corpus: Callable[[Path, str | None], dict[str, Any]]
-    """The values of a config's corpus for a file and the option --columns."""
+    """Returns the values of a config's corpus, given a file and the option --columns."""
 
     def corpora(self, train: Paths, valid: Paths, *, columns: str | None = None) -> Corpora:
         """The values of the config's data section, as the option and its --valid- option define it."""
@@ -67,7 +67,7 @@ KINDS = (
     ),
     CorpusKind("images", "captioning", "a captioner", ("xu2015", "xu2015-hard", "liu2021"), _plain("images")),
 )
-"""All kinds but sentence pairs, which several options name."""
+"""All kinds except sentence pairs, which several options name."""
 
 READS = {
     "translation": "this system reads pairs: give --source and --target",
@@ -78,7 +78,7 @@ READS = {
     "recognition": "a speech recogniser reads recordings: give --audio MANIFEST",
     "captioning": "a captioner reads images: give --images with a manifest of images and captions",
 }
-"""What to say if a task is given corpora of another."""
+"""For each task, the end of the message if its corpora belong to another task."""
 
 PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "translation": {"kind": "files", "source": "train.source", "target": "train.target"},
@@ -97,7 +97,7 @@ def pair_corpora(
 ) -> list[dict[str, Any]]:
     """A corpus for each source file and the target file at the same position."""
     if bool(source) != bool(target):
-        raise ConfigError(f"{options[0]} and {options[1]} go together: one of them is missing")
+        raise ConfigError(f"{options[0]} and {options[1]} must be given together, but one of them is missing")
     sources, targets = source or [], target or []
     refuse_unequal(sources, targets, options=options)
     return [
@@ -113,16 +113,18 @@ def refuse_unequal(first: Sequence[Path | str], second: Sequence[Path | str], *,
             f"  {option}: {', '.join(map(str, files))}" for option, files in zip(options, (first, second), strict=True)
         ]
         raise ConfigError(
-            "\n".join([f"{options[0]} and {options[1]} must name equally many files, in the same order; found", *lists])
+            "\n".join(
+                [f"{options[0]} and {options[1]} must name the same number of files, in the same order; found", *lists]
+            )
         )
 
 
 def add_alignments(corpora: list[dict[str, Any]], alignments: Paths) -> None:
-    """Adds to each corpus its file of word alignments."""
+    """Adds the matching file of word alignments to each corpus."""
     if not alignments:
         return
     if not corpora:
-        raise ConfigError("--alignments needs --source and --target; a config names its own alignments")
+        raise ConfigError("--alignments needs --source and --target; with --config, name the alignments in the config")
     if any(corpus["kind"] == "csv" for corpus in corpora):
         raise ConfigError("--alignments cannot be combined with --csv, whose pairs may span several lines")
     names = [corpus.get("source") or corpus["path"] for corpus in corpora]

@@ -25,9 +25,9 @@ from calque.commands.table_options import (
 
 
 def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that name corpora.
+    """Adds the options that name corpora to a command.
 
-    A command receives those of the training corpora as its parameter `files`, and those of held-out corpora as its
+    The command receives the values for training corpora in its parameter `files`, and those for held-out corpora in its
     parameters `valid` and `test`.
     """
     signature = inspect.signature(command)
@@ -57,13 +57,16 @@ class _OptionGroup(NamedTuple):
 
 
 def _option_groups() -> dict[str, _OptionGroup]:
-    """The groups of options by the parameter of a command that receives them."""
-    held_out = "Validation sources; by default 1 % is held out (50 to 2,000 pairs)."
+    """Maps each parameter of a command to the group of options that it receives."""
+    held_out = "Validation sources; by default, 1 % of the training pairs is held out (50 to 2,000)."
     return {
         "files": _OptionGroup(list(inspect.signature(_named_files).parameters.values()), _named_files),
         "valid": _held_out_options("valid", label="Validation", sources=held_out, panel=VALIDATION),
         "test": _held_out_options(
-            "test", label="Test", sources="Test sources, to look for in the training data.", panel=TEST
+            "test",
+            label="Test",
+            sources="Test sources; reports how many of them occur in the training data.",
+            panel=TEST,
         ),
     }
 
@@ -114,9 +117,9 @@ def _named_files(
     header: Header = None,
     delimiter: Delimiter = None,
     text: Annotated[
-        Paths, files_option(help="A text file, for a language model. Repeat the option for several files.")
+        Paths, files_option(help="A text file, to train a language model. Repeat the option for several files.")
     ] = None,
-    conll: Annotated[Paths, files_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    conll: Annotated[Paths, files_option(help="A file of labelled words, for a tagger: CoNLL-U or columns.")] = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -133,7 +136,7 @@ def _named_files(
     ] = None,
     sequences: Annotated[
         Paths,
-        files_option(help="Histories of items, for a recommender: a user per line, or JSON records (.jsonl)."),
+        files_option(help="Histories of items, for a recommender: one user per line, or JSON records (.jsonl)."),
     ] = None,
     audio: Annotated[
         Paths, files_option(help="A manifest of recordings with their texts (JSONL or TSV), for a speech recogniser.")

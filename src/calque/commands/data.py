@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(cls=CommandGroup, help="Check corpora, prepare them, or generate one.", no_args_is_help=True)
 
-REJECTED = "training would reject these corpora; see the report on standard output"
+REJECTED = "training would reject these corpora; the report on standard output says why"
 
 Overrides = Annotated[list[str] | None, settings_argument(help="Settings, e.g. text.vocabulary_size=4000")]
 
@@ -40,24 +40,24 @@ Overrides = Annotated[list[str] | None, settings_argument(help="Settings, e.g. t
 def check(
     files: CorpusFiles,
     overrides: Overrides = None,
-    config: Annotated[Path | None, file_option(help="A config whose corpora are checked.")] = None,
+    config: Annotated[Path | None, file_option(help="Check the corpora of this config.")] = None,
     *,
     test: HeldOutFiles,
 ) -> None:
     """Report the contents and the problems of corpora before training.
 
-    Counts, lengths, empty lines, unusual length ratios, misaligned lines, labels, duplicates, overlap with the test
-    set, invalid UTF-8 by file, line and byte, and images that cannot be decoded. Exit code 2 if training would reject
-    the corpora.
+    The report covers counts, lengths, empty lines, unusual length ratios, misaligned lines, labels, duplicates, overlap
+    with the test set, invalid UTF-8 by file, line and byte, and images that cannot be decoded. The exit code is 2 if
+    training would reject the corpora.
 
-    Characters (of taggers: words) outside the vocabulary that training would build from these corpora are lost, or
+    Characters (for taggers: words) outside the vocabulary that training would build from these corpora are lost, or
     encoded as bytes if the tokenizer has byte pieces.
 
-    Pairs of single words, such as inflected forms or pronunciations, are recognised: they are better read character by
-    character, as training does unless a text setting is given.
+    Pairs of single words, such as inflected forms or pronunciations, are recognised. They are better read character by
+    character, which training does unless a text setting is given.
 
     Padding is the share of padded positions in a batch. With exact shapes, the default, a batch is as wide as its
-    longest row; static shapes (training.batch.shapes) have a few fixed sizes, for compiled models.
+    longest row. Static shapes (training.batch.shapes) use a few fixed sizes, for compiled models.
 
     Examples:
 
@@ -136,12 +136,12 @@ def _test_corpora(files: CorpusFiles) -> "tuple[Corpus, ...]":
 @corpus_options
 def prepare(
     files: CorpusFiles,
-    out: Annotated[Path, folder_option(help="The folder to write the store to; set data.store to it in a config.")],
+    out: Annotated[Path, folder_option(help="Write the store to this folder; a config uses it as data.store.")],
     overrides: Overrides = None,
-    config: Annotated[Path | None, file_option(help="A config whose corpora are prepared.")] = None,
+    config: Annotated[Path | None, file_option(help="Prepare the corpora of this config.")] = None,
     system: Annotated[
         str | None,
-        system_option(help="The system to prepare data for; for taggers that read characters, these are prepared too."),
+        system_option(help="The system to prepare data for; some taggers also need the characters of each word."),
     ] = None,
 ) -> None:
     """Prepare corpora once for several runs, as a memory-mapped store of ids on disk.
@@ -170,11 +170,18 @@ def prepare(
 
 @app.command(cls=HintingCommand)
 def phrasebook(
-    out: Annotated[Path, folder_option(help="The folder for train, valid and test files.")],
+    out: Annotated[Path, folder_option(help="Write the training, validation and test files to this folder.")],
     source: Annotated[str, choice_option("--from", choices=LANGUAGES, help="The source language.")] = "zh",
     target: Annotated[str, choice_option("--to", choices=LANGUAGES, help="The target language.")] = "en",
-    pairs: Annotated[int, count_option(at_least=50, help="Training pairs; valid and test pairs are added.")] = 20_000,
-    seed: Annotated[int, count_option(at_least=0, help="Another seed generates another corpus.")] = 0,
+    pairs: Annotated[
+        int,
+        count_option(
+            at_least=50, help="The number of training pairs; validation and test pairs are generated in addition."
+        ),
+    ] = 20_000,
+    seed: Annotated[
+        int, count_option(at_least=0, help="The random seed; a different seed generates a different corpus.")
+    ] = 0,
     segment: Annotated[bool, typer.Option("--segment", help="Put spaces between the words of Chinese text.")] = False,
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Also write word alignments (Pharaoh): train.align, …")
@@ -182,10 +189,10 @@ def phrasebook(
 ) -> None:
     """Write the built-in corpus as text files: train.zh, train.en, valid.…, test.…
 
-    Test sentences have combinations of words and clauses that do not occur in training.
+    Test sentences contain combinations of words and clauses that do not occur in training.
 
-    The grammar that generates the pairs also yields their alignments: one line per pair, such as 0-0 1-2 2-1, the
-    source word first, words counted from 0 and separated by white space. With Chinese they need --segment.
+    The grammar that generates the pairs also yields their alignments: one line per pair, such as 0-0 1-2 2-1, with the
+    source position first. Words are separated by white space and counted from 0, so Chinese needs --segment.
 
     Examples:
 
@@ -202,26 +209,37 @@ def phrasebook(
         raise ConfigError("--from and --to must be different languages")
     check_options(languages, segment=segment, alignments=alignments)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FolderError(f"{out}: not an empty folder; its files might not line up with the new ones")
+        raise FolderError(
+            f"{out} is not an empty folder, and its files might not line up with the new ones; choose another --out"
+        )
     book = generate_phrasebook(source=languages[0], target=languages[1], pairs=pairs, seed=seed)
     write_phrasebook(book, out, languages=languages, segment=segment, alignments=alignments)
-    typer.echo(f"{out}: {len(book.train):,} train, {len(book.valid):,} valid, {len(book.test):,} test pairs", err=True)
+    typer.echo(
+        f"{out}: {len(book.train):,} training, {len(book.valid):,} validation, {len(book.test):,} test pairs", err=True
+    )
 
 
 @app.command(cls=HintingCommand)
 def scenes(
-    out: Annotated[Path, folder_option(help="The folder for images and manifests.")],
-    pairs: Annotated[int, count_option(at_least=50, help="Training images; valid and test images are added.")] = 5_000,
-    seed: Annotated[int, count_option(at_least=0, help="Another seed draws other images.")] = 0,
-    pixels: Annotated[int, count_option(at_least=32, help="Height and width of the images.")] = 64,
+    out: Annotated[Path, folder_option(help="Write the images and manifests to this folder.")],
+    pairs: Annotated[
+        int,
+        count_option(
+            at_least=50, help="The number of training images; validation and test images are drawn in addition."
+        ),
+    ] = 5_000,
+    seed: Annotated[
+        int, count_option(at_least=0, help="The random seed; a different seed draws different images.")
+    ] = 0,
+    pixels: Annotated[int, count_option(at_least=32, help="The height and width of the images, in pixels.")] = 64,
 ) -> None:
     """Draw the built-in images, scenes of coloured shapes, with captions in English, Chinese and German.
 
     Writes the folders train, valid and test with PNG files, and a manifest per set and language, such as
-    train.en.jsonl. A line has the path of an image, its caption, and for every object its box in pixels and the
-    characters of the caption that name it.
+    train.en.jsonl. Each line contains the path of an image, its caption and, for every object, its box in pixels and
+    the characters of the caption that name it.
 
-    Test images have combinations of colour and shape that do not occur in training, such as red circles.
+    Test images show combinations of colour and shape that do not occur in training, such as red circles.
 
     Example:
 
@@ -231,19 +249,21 @@ def scenes(
     from calque_scenes import write_scenes
 
     if pixels > 512:
-        raise ConfigError(f"--pixels {pixels}: images have at most 512 × 512 pixels")
+        raise ConfigError(f"--pixels is {pixels}, but images can have at most 512 × 512 pixels; lower it")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FolderError(f"{out}: not an empty folder; its images might not be those of the new manifests")
+        raise FolderError(
+            f"{out} is not an empty folder, and its images might be mixed up with the new ones; choose another --out"
+        )
     drawn = draw_scenes(pairs=pairs, seed=seed)
     write_scenes(drawn, out, size=pixels)
-    counts = f"{len(drawn.train):,} train, {len(drawn.valid):,} valid, {len(drawn.test):,} test images"
+    counts = f"{len(drawn.train):,} training, {len(drawn.valid):,} validation, {len(drawn.test):,} test images"
     typer.echo(f"{out}: {counts}", err=True)
 
 
 def _plan(
     files: CorpusFiles, overrides: list[str] | None, *, config: Path | None, system: str | None
 ) -> "tuple[DataConfig, Preparation, str]":
-    """The corpora, how they are prepared, and a message if their text settings were chosen automatically.
+    """The corpora, their preparation, and a message if their text settings were chosen automatically.
 
     For pairs without a config, torch is not imported.
     """
@@ -275,8 +295,8 @@ def _experiment(
     corpora = files.corpora()
     if not corpora and config is None:
         raise ConfigError(
-            "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, --audio, --images or "
-            "--config"
+            "no corpora were given; give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, "
+            "--audio, --images or --config"
         )
     default = files.default_system if config is None and any(files.kinds) else None
     values = experiment_values(

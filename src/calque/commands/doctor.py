@@ -22,10 +22,13 @@ EXTRAS = {
 
 def doctor(
     tune: Annotated[
-        bool, typer.Option("--tune", help="Also measure training with 1 to all cores, and say which number is fastest.")
+        bool,
+        typer.Option(
+            "--tune", help="Also measure training speed with 1 to all CPU threads, and print the fastest number."
+        ),
     ] = False,
 ) -> None:
-    """Show versions, devices, threads and missing packages. Exit code 1 if a core package is missing.
+    """Show versions, devices, threads and missing packages. The exit code is 1 if a core package is missing.
 
     With --tune, a small Transformer is trained for a few seconds with each number of CPU threads. Run it while the
     machine is as busy as it will be during training: if other processes run, fewer threads are often faster.

@@ -37,45 +37,58 @@ def embed(
     ] = None,
     output: Annotated[
         Path | None,
-        file_option(help="The file for the vectors, NumPy unless --jsonl; JSON lines on stdout by default."),
+        file_option(
+            help="Write the vectors to this NumPy file (JSON lines with --jsonl); JSON lines on stdout by default."
+        ),
     ] = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Write JSON lines with texts and vectors.")] = False,
     pooling: Annotated[
         str | None,
-        choice_option(choices=POOLINGS, help="How the vectors of all words become one; mean by default."),
+        choice_option(choices=POOLINGS, help="How to combine the vectors of all positions into one; mean by default."),
     ] = None,
-    normalise: Annotated[bool, typer.Option("--normalise", help="Vectors have length 1.")] = False,
+    normalise: Annotated[bool, typer.Option("--normalise", help="Scale every vector to length 1.")] = False,
     side: Annotated[
         str | None,
         choice_option(
-            choices=SIDES, help="The side of the training pairs that the sentences are like; source by default."
+            choices=SIDES, help="Encode the sentences like this side of the training pairs; source by default."
         ),
     ] = None,
     nearest: Annotated[
-        Path | None, file_option(help="Find the nearest sentences of this file instead.", panel=NEAREST)
+        Path | None,
+        file_option(help="Find the nearest sentences in this file instead of writing vectors.", panel=NEAREST),
     ] = None,
     top: Annotated[
-        int | None, count_option(help="The number of nearest sentences; 5 by default.", panel=NEAREST)
+        int | None, count_option(help="The number of nearest sentences to find; 5 by default.", panel=NEAREST)
     ] = None,
     nearest_side: Annotated[
-        str | None, choice_option(choices=SIDES, help="The side of this file; target by default.", panel=NEAREST)
+        str | None,
+        choice_option(
+            choices=SIDES, help="Encode the file of --nearest like this side; target by default.", panel=NEAREST
+        ),
     ] = None,
     invalid: Annotated[
         str,
-        choice_option(choices=INVALID, help="Lines that are not UTF-8; skip leaves them empty.", panel=INPUT_OUTPUT),
+        choice_option(
+            choices=INVALID,
+            help="What to do with lines that are not UTF-8; skip treats them as empty.",
+            panel=INPUT_OUTPUT,
+        ),
     ] = "fail",
-    batch_tokens: Annotated[int | None, count_option(help="Positions per batch.", panel=COMPUTATION)] = None,
+    batch_tokens: Annotated[
+        int | None, count_option(help="The number of positions per batch.", panel=COMPUTATION)
+    ] = None,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Compute a vector for each sentence, with the encoder of any model, or find the nearest sentences of a file.
 
-    Models are sentence encoders (`calque train --system sentences`), translation models (their encoder reads the
-    source), language models and taggers. --pooling: mean of all positions, the last state, or attention; a sentence
-    encoder has the pooling that it was trained with. A line without words has zeros as its vector.
+    The model may be a sentence encoder (`calque train --system sentences`), a translation model (its encoder reads the
+    source), a language model or a tagger. --pooling takes the mean of all positions, the last state, or a weighted
+    mean by attention; a sentence encoder always uses the pooling that it was trained with. The vector of a line without
+    words is 0.
 
-    --nearest searches exactly, by cosine. The output has a line for each neighbour: line, rank, cosine, line in the
-    file, sentence; separated by tabs, or one JSON line per sentence with --jsonl.
+    --nearest searches exactly, by cosine. The output has one line per neighbour with five columns, separated by tabs:
+    input line, rank, cosine, line in the file, sentence. With --jsonl, it has one JSON line per input sentence.
 
     Examples:
 
@@ -121,21 +134,23 @@ def embed(
 
 
 def reader_of(loaded: "Loaded", side: str | None, *, default: str, option: str) -> "VectorReader":
-    """What reads texts of a side with a model; raises an error if the model has no sides and one is given."""
+    """The reader that encodes texts of a side; raises an error if a side is given but the model has no sides."""
     from calque.engine import SentenceEncoder, model_kind
     from calque.engine.sentence_vectors import EmbedsText
 
     if isinstance(loaded, SentenceEncoder):
         return loaded.vector_reader(choice(side or default, SIDES, option=option))
     if side is not None:
-        raise ConfigError(f"{option}: {model_kind(loaded)} reads all sentences alike; leave it out")
+        raise ConfigError(
+            f"{option}: this is {model_kind(loaded)}, which encodes all sentences alike; leave the option out"
+        )
     if isinstance(loaded, EmbedsText):
         return loaded.vector_reader()
-    raise DataError(f"{model_kind(loaded)} has no encoder of sentences, and therefore no sentence vectors")
+    raise DataError(f"{model_kind(loaded)} has no sentence encoder, so it cannot compute sentence vectors")
 
 
 def refuse_unwritable(output: Path | None, *, jsonl: bool, nearest: Path | None) -> None:
-    """Raises an error if a NumPy file would be written to a pipe, or if an output's name promises another format."""
+    """Raises an error if a NumPy file would be written to a pipe, or if the output has the suffix of another format."""
     from calque.commands.output import is_replaceable
 
     if output is None or jsonl or nearest is not None:

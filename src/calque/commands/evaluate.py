@@ -45,24 +45,24 @@ class TaskScores(NamedTuple):
 
 
 TASKS = (
-    TaskScores("images", "is for a captioner", evaluate_captioner),
-    TaskScores("audio", "is for a speech recogniser", evaluate_recogniser),
-    TaskScores("target", "compares sentence vectors", evaluate_retrieval),
-    TaskScores("sequences", "is for a recommender", evaluate_recommender),
-    TaskScores("conll", "is for a tagger", evaluate_tagger),
-    TaskScores("text", "is for a language model", evaluate_language_model),
-    TaskScores("source", "is for a translation model", evaluate_translation),
+    TaskScores("images", "scores a captioner", evaluate_captioner),
+    TaskScores("audio", "scores a speech recogniser", evaluate_recogniser),
+    TaskScores("target", "scores sentence vectors", evaluate_retrieval),
+    TaskScores("sequences", "scores a recommender", evaluate_recommender),
+    TaskScores("conll", "scores a tagger", evaluate_tagger),
+    TaskScores("text", "scores a language model", evaluate_language_model),
+    TaskScores("source", "scores a translation model", evaluate_translation),
 )
-"""The tasks. If the options of several are given, the first is selected; without any, it is translation."""
+"""All tasks. If the options of several are given, the first is selected; if there are none, the last (translation)."""
 
 NEEDS = {
-    "language": "--language needs --audio, the recordings that a speech recogniser is scored on",
+    "language": "--language needs --audio, the recordings on which a speech recogniser is scored",
     "pooling": "--pooling needs --source and --target, the pairs whose vectors are compared",
     "exclude_seen": "--exclude-seen and --include-seen need --sequences",
     "columns": "--columns and --confusion need --conll",
     "confusion": "--columns and --confusion need --conll",
 }
-"""What to say about an option of one task that is given without the option of its task."""
+"""The message for a task-specific option that is given without the option that selects its task."""
 
 
 def evaluate(
@@ -72,44 +72,60 @@ def evaluate(
     source: Annotated[Path | None, file_option(help="Sentences, one per line (plain or compressed).")] = None,
     reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
     target: Annotated[
-        Path | None, file_option(help="The partners of the sources, to score sentence vectors by retrieval.")
+        Path | None, file_option(help="The partner of each source line, to score sentence vectors by retrieval.")
     ] = None,
-    pooling: Annotated[str | None, choice_option(choices=POOLINGS, help="With --target: as in `calque embed`.")] = None,
-    text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
-    conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    pooling: Annotated[
+        str | None, choice_option(choices=POOLINGS, help="With --target: how to combine vectors, as in `calque embed`.")
+    ] = None,
+    text: Annotated[Path | None, file_option(help="A text file, for a language model.")] = None,
+    conll: Annotated[
+        Path | None, file_option(help="A file of labelled words, for a tagger: CoNLL-U or columns.")
+    ] = None,
     audio: Annotated[Path | None, file_option(help="A manifest of recordings, for a speech recogniser.")] = None,
     language: Annotated[
-        Path | None, model_option(help="With --audio: a language model, as in `calque transcribe`.")
+        Path | None, model_option(help="With --audio: decode with this language model, as in `calque transcribe`.")
     ] = None,
     images: Annotated[Path | None, file_option(help="A manifest of images and captions, for a captioner.")] = None,
     columns: Columns = None,
-    confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
+    confusion: Annotated[
+        Path | None, file_option(help="With --conll: plot the confusion matrix to this PNG file.")
+    ] = None,
     sequences: Annotated[
-        Path | None, file_option(help="Histories, for a recommender; the last item of each user is the target.")
+        Path | None,
+        file_option(help="A file of histories, for a recommender; the last item of each user is the target."),
     ] = None,
     exclude_seen: Annotated[
         bool | None,
-        typer.Option("--exclude-seen/--include-seen", help="With --sequences: rank items of the history too, or not."),
+        typer.Option(
+            "--exclude-seen/--include-seen",
+            help="With --sequences: leave items of the history out of the ranking, or rank them too.",
+        ),
     ] = None,
-    beam: Annotated[int | None, count_option(help="Beam size.")] = None,
-    output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,
+    beam: Annotated[int | None, count_option(help="The beam size.")] = None,
+    output: Annotated[
+        Path | None, file_option(help="Write the translations, transcripts or captions to this file.")
+    ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A further metric: rouge, distinct or token_error_rate; repeatable."),
+        typer.Option(
+            metavar="NAME", help="Also compute this metric: rouge, distinct or token_error_rate. Repeat for several."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Score a model on a test set.
 
-    Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
-    models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
-    precision, recall and F1 of each type; recommenders by HR@k, NDCG@k and MRR over the whole catalogue; speech
-    recognisers by word and character error rates, with intervals; captioners by BLEU, chrF and exact match and, if the
-    manifest has boxes, by how much attention lies inside the box of an object while it is named. With --target, the
-    sentence vectors of any model are scored by retrieval: each source looks for its target among all targets, and the
-    other way round; top-1, top-5 and mean reciprocal rank.
+    Translation models are scored by BLEU, chrF and TER (sacreBLEU, with signatures), exact match and perplexity.
+    Language models are scored by perplexity per piece, word and byte. Taggers are scored by accuracy and, if the labels
+    describe spans, by the precision, recall and F1 of each type. Recommenders are scored by HR@k, NDCG@k and MRR over
+    the whole catalogue, and speech recognisers by word and character error rates, with confidence intervals. Captioners
+    are scored by BLEU, chrF and exact match and, if the manifest has boxes, by how much of the attention lies inside
+    the box of an object while the object is named.
+
+    With --target, the sentence vectors of any model are scored by retrieval: each source looks for its target among all
+    targets, and each target for its source. The scores are top-1, top-5 and mean reciprocal rank.
 
     Examples:
 
@@ -159,7 +175,7 @@ def evaluate(
 
 
 def _refuse_idle(values: Mapping[str, object], *, task: TaskScores) -> None:
-    """Raises a ConfigError for given options that have no effect on this task."""
+    """Raises a ConfigError if options were given that have no effect on this task."""
     idle = [name for name, value in values.items() if value not in (None, []) and name not in task.options]
     if not idle:
         return
@@ -171,5 +187,5 @@ def _refuse_idle(values: Mapping[str, object], *, task: TaskScores) -> None:
 
 
 def _is_selected(name: str, values: Mapping[str, object]) -> bool:
-    """Whether the option of a task that uses the option `name` is given."""
+    """Whether an option is given that selects a task with the option `name`."""
     return any(values[task.option] is not None for task in TASKS if name in task.options)

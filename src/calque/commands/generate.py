@@ -43,25 +43,25 @@ def generate(
     ] = None,
     prompt: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="The beginning of the text; each line of standard input by default."),
+        typer.Option(metavar="TEXT", help="Continue this text; by default, each line of standard input."),
     ] = None,
     input: Annotated[Path | None, file_option(help="Prompts, one per line (plain or compressed).")] = None,
     maximum: Annotated[int, count_option(help="The maximum number of pieces after the prompt.")] = 100,
-    nbest: Annotated[int, count_option(help="Generate N texts per prompt.")] = 1,
+    nbest: Annotated[int, count_option(help="Generate this many texts per prompt.")] = 1,
     beam: Annotated[int | None, count_option(help="Use beam search with this beam size instead of sampling.")] = None,
     stop: Annotated[
         list[str] | None,
-        typer.Option(metavar="STRING", help="End the text before this string; may be given several times."),
+        typer.Option(metavar="STRING", help="End the text before this string. Repeat the option for several."),
     ] = None,
-    format: Annotated[str, choice_option(choices=FORMATS, help="jsonl includes scores.")] = "text",
+    format: Annotated[str, choice_option(choices=FORMATS, help="The output format; jsonl includes scores.")] = "text",
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Generate text with a language model, by sampling or by beam search.
 
     A single sampled text is printed as it is generated. Without a prompt, the text starts as a new line. Settings are
-    those of the config's search section; the same seed and prompt number generate the same text. Settings that have
-    no effect are rejected.
+    those of the config's search section. The same seed generates the same text for the same prompt at the same line
+    number. Settings that have no effect are rejected.
 
     Examples:
 
@@ -77,9 +77,11 @@ def generate(
     format_name = choice(format, FORMATS, option="--format")
     device_name, precision_name = device_and_precision(device, precision)
     if prompt is not None and input is not None:
-        raise ConfigError("--prompt and --input both give prompts: use one of them")
+        raise ConfigError("--prompt and --input both name prompts; give only one of them")
     if any(not string for string in stop or []):
-        raise ConfigError("--stop: an empty string would end every text before it begins")
+        raise ConfigError(
+            "--stop is an empty string, which would end every text before it begins; give at least one character"
+        )
     refuse_unreadable(input)
     generator = load_text_generator(model, device=device_name, precision=precision_name)
     given = [*_method(settings or [], beam=beam), *(settings or [])]
@@ -100,7 +102,7 @@ def _keys(settings: Sequence[str]) -> list[str]:
 
 
 def _method(settings: Sequence[str], *, beam: int | None) -> list[str]:
-    """The setting of the search method if none is given: beam search if a beam size is given, else sampling."""
+    """The setting that selects the method if none is given: beam search if a beam size is given, otherwise sampling."""
     keys = _keys(settings)
     if "method" in keys:
         return []
@@ -108,7 +110,7 @@ def _method(settings: Sequence[str], *, beam: int | None) -> list[str]:
 
 
 def _refuse_idle_settings(settings: Sequence[str], *, search: "SearchConfig", beam: int | None) -> None:
-    """Raises a ConfigError for settings without effect on generation; a setting at its default value passes."""
+    """Raises a ConfigError for settings that have no effect on generation, unless they have their default values."""
     from calque.search.settings import SearchConfig
 
     problems = [
@@ -123,11 +125,11 @@ def _refuse_idle_settings(settings: Sequence[str], *, search: "SearchConfig", be
 
 
 def _why_idle(key: str, search: "SearchConfig") -> str | None:
-    """Why a setting has no effect on generation with this search method; None if it has an effect."""
+    """The reason why a setting has no effect with this search method; None if it has an effect."""
     if key == "maximum":
         return "use --maximum N"
     if key in _TRANSLATION:
-        return "it is for translation"
+        return "it is not supported for language models"
     if key in _SAMPLING and search.method != "sample":
         return "it is used only in sampling, without --beam"
     if key in _BEAM and search.method != "beam":
@@ -148,14 +150,14 @@ def _warn_unknown(generator: "TextGenerator", prompt: str, *, number: int) -> No
         unknown = [word for word in prompt.split() if UNK in generator.prompt_ids(word)]
         listed = ", ".join(map(repr, dict.fromkeys(unknown))) if unknown else f"{count:,} pieces"
         typer.echo(
-            f"warning: prompt {number + 1}: not in the model's vocabulary and read as unknown: {listed}", err=True
+            f"warning: prompt {number + 1}: read as unknown, because not in the model's vocabulary: {listed}", err=True
         )
 
 
 def _is_streamable(search: "SearchConfig", *, nbest: int) -> bool:
-    """Whether a text can be printed while it is generated: no other text competes with it, and it cannot be discarded.
+    """Whether a text can be printed while it is generated: it has no competitors and cannot be discarded.
 
-    Search may discard a text only if `no_repeat` allows no further piece before the minimum length.
+    Search discards a text only if `no_repeat` allows no further piece before the minimum length.
     """
     is_alone = nbest == 1 and (search.method == "sample" or search.is_greedy)
     return is_alone and not (search.no_repeat and search.minimum)
@@ -184,7 +186,7 @@ def _stream(
     stops: Sequence[str],
     number: int,
 ) -> None:
-    """Prints pieces as they are generated; a possible beginning of a stop string is held back."""
+    """Prints pieces as they are generated, but holds back text that may be the beginning of a stop string."""
     text, shown = "", 0
     longest = max(map(len, stops), default=1) - 1
     for piece in generator.stream(prompt, maximum=maximum, search=search, number=number):
@@ -214,6 +216,6 @@ def _write(candidates: Sequence["Candidate"], *, prompt: str, stops: Sequence[st
 
 
 def cut(text: str, stops: Sequence[str], *, behind: int) -> int:
-    """The position at which a text ends: before the first stop string after the prompt, or its length."""
+    """The position at which a text ends: that of the first stop string after the prompt, or else its length."""
     places = [place for string in stops if (place := text.find(string, behind)) >= 0]
     return min(places, default=len(text))

@@ -1,4 +1,4 @@
-"""Help in the user's terms: the value of an option is shown as FILE, FOLDER or N, not as a Python type."""
+"""Help that shows the value of an option as FILE, FOLDER or N, not as a Python type."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from typing import Any
 class PlainHelp:
     """A mixin for commands and groups whose help shows no Python types; it must precede Typer's class among the bases.
 
-    The name of a value is the option's `metavar`. If all options are in panels, --help is too.
+    The value of an option is shown as its `metavar`. If all options are in panels, --help is put in one too.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """All parameters, described in the user's terms."""
+        """All parameters, without Python types in their help."""
         parameters: list[Any] = list(super().get_params(ctx))  # type: ignore[misc]
         for parameter in parameters:
             if getattr(parameter, "is_flag", False):
@@ -34,4 +34,4 @@ class PlainHelp:
 
 
 def _no_type(ctx: Any) -> None:
-    """Nothing: replaces the type that Typer would show next to the name of an argument."""
+    """Returns None, in place of the type that Typer would show next to the name of an argument."""

@@ -28,17 +28,20 @@ HEADER = """\
 def init(
     files: CorpusFiles,
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("calque.toml"),
-    overrides: Annotated[list[str] | None, settings_argument(help="Initial settings of the config.")] = None,
+    overrides: Annotated[list[str] | None, settings_argument(help="Settings to write to the config.")] = None,
     system: Annotated[
-        str | None, system_option(help="The system to start from; `calque systems` lists all. By default tiny.")
+        str | None, system_option(help="The system to start from, by default tiny; `calque systems` lists all.")
     ] = None,
     scale: Annotated[float, factor_option(help="Scale the system's widths, heads and layers.")] = 1.0,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema for editors instead.")] = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON schema of configs, for editors, instead of writing a config."),
+    ] = False,
 ) -> None:
     """Write a complete config with every setting explained.
 
-    Some components come in several kinds. The config lists the settings of one; KEY=VALUE, where KEY ends in `.kind`,
-    chooses another.
+    Some components come in several kinds, and the config lists the settings of only one. To choose another kind, give
+    KEY=VALUE with a KEY that ends in `.kind`.
 
     Examples:
 
@@ -63,9 +66,11 @@ def init(
         typer.echo(json.dumps(Experiment.model_json_schema(), indent=1))
         return
     if "=" in path.name:
-        raise ConfigError(f"{path}: name the file to write first, e.g. calque init my.toml {path}")
+        raise ConfigError(
+            f"{path} is a setting, but the first argument must be the file to write, e.g. calque init my.toml {path}"
+        )
     if path.exists():
-        raise FolderError(f"{path}: already exists; choose another name")
+        raise FolderError(f"{path} already exists; choose another name")
     values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
     values, message = choose_text(values)
     if message:
@@ -77,7 +82,7 @@ def init(
 
 
 def _values(files: CorpusFiles, overrides: list[str], *, system: str, scale: float) -> dict[str, Any]:
-    """The values of the config to write; if no corpora are given, placeholders stand for their file names."""
+    """The values of the config to write, with placeholders for file names if no corpora are given."""
     from calque.experiment import experiment_values
 
     def values(corpora: Corpora) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Input text of commands: a file, plain or compressed, or standard input."""
+"""The input text of commands, read from a file (plain or compressed) or from standard input."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def refuse_unreadable(*paths: Path | None) -> None:
-    """Raises a DataError that names all files that cannot be opened or decompressed, before any work is done."""
+    """Raises a DataError that lists all files that cannot be opened or decompressed, before any work is done."""
     from calque.data.compression import unsupported
 
     problems = []
@@ -31,7 +31,7 @@ def refuse_unreadable(*paths: Path | None) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is such a file; false for a name that no file can have, such as one that is too long."""
+    """Whether a file exists; False for an impossible name, such as one that is too long."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -44,7 +44,7 @@ def is_pipe(path: Path) -> bool:
 
 
 def input_lines(path: Path | None, *, limit: int | None = None, invalid: "Invalid") -> Iterator["Line"]:
-    """The lines of a file, or of standard input as they arrive; raises a DataError for what cannot be read."""
+    """Yields the lines of a file, or of standard input as they arrive; raises a DataError if they cannot be read."""
     from calque.data.lines import LINE_LIMIT, path_lines, read_lines, readable
 
     limit = LINE_LIMIT if limit is None else limit
@@ -59,7 +59,7 @@ def input_lines(path: Path | None, *, limit: int | None = None, invalid: "Invali
 
 
 def raw_input_lines(path: Path | None, *, limit: int) -> Iterator[bytes]:
-    """The lines of a file, or of standard input, as bytes with their line ends."""
+    """Yields the lines of a file, or of standard input, as bytes with their line ends."""
     from calque.data.lines import file_lines, raw_lines, readable
 
     if path is not None:
@@ -85,7 +85,7 @@ def _standard_input() -> AbstractContextManager[BinaryIO]:
 def device_and_precision(device: str, precision: str, *, gradients: bool = False) -> "tuple[DeviceName, PrecisionName]":
     """The values of --device and --precision, checked.
 
-    Integer products have no gradients: if `gradients` are needed, int8 is rejected and `auto` is float32.
+    Integer products have no gradients. If `gradients` are needed, int8 is rejected, and `auto` means float32.
     """
     from calque.devices import DEVICES, PRECISIONS
 

@@ -52,37 +52,40 @@ def inspect(
         list[str] | None,
         typer.Argument(
             metavar="[SENTENCE]... [KEY=VALUE]...",
-            help="Sentences to inspect, side by side if there are two; search settings, e.g. beam=10.",
+            help="Sentences to inspect (two are shown side by side), and search settings, e.g. beam=10.",
         ),
     ] = None,
     source: Annotated[
-        Path | None, file_option(help="A file of sentences, one per line; for taggers also CoNLL-U or columns.")
+        Path | None,
+        file_option(help="Inspect the sentences of this file, one per line; for taggers also CoNLL-U or columns."),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="A translation to inspect instead of the model's own; with --source, a file."
+            metavar="TEXT", help="Inspect this translation instead of the model's own; with --source, a file of them."
         ),
     ] = None,
     images: Annotated[
-        list[Path] | None, file_option("--image", help="Captioners: an image to inspect; repeat it for several.")
+        list[Path] | None, file_option("--image", help="Captioners: inspect this image. Repeat the option for several.")
     ] = None,
     audio: Annotated[
         list[Path] | None,
-        file_option("--audio", help="Speech recognisers: a recording to inspect; repeat it for several."),
+        file_option("--audio", help="Speech recognisers: inspect this recording. Repeat the option for several."),
     ] = None,
     language: Annotated[
-        Path | None, model_option("--language", help="With --audio: a language model, as in `calque transcribe`.")
+        Path | None,
+        model_option("--language", help="With --audio: decode with this language model, as in `calque transcribe`."),
     ] = None,
-    limit: Annotated[int, count_option(help="With --source: inspect the first N sentences.")] = LIMIT,
+    limit: Annotated[int, count_option(help="With --source: inspect only the first N sentences.")] = LIMIT,
     others: Annotated[
-        list[Path] | None, model_option("--with", help="Another model, shown side by side with the first.")
+        list[Path] | None, model_option("--with", help="Show this model side by side with the first.")
     ] = None,
     output: Annotated[
-        Path | None, file_option(help="A file: .html, .json, .svg or .png, unless --format is given.")
+        Path | None, file_option(help="Write to this file: .html, .json, .svg or .png, or any name with --format.")
     ] = None,
     format: Annotated[
-        str | None, choice_option(choices=FORMATS, help="By default the suffix of --output, or text.")
+        str | None,
+        choice_option(choices=FORMATS, help="The output format; by default that of the suffix of --output, or text."),
     ] = None,
     picture: Annotated[
         str | None,
@@ -90,43 +93,49 @@ def inspect(
             choices=PICTURES, help="What to draw as .svg or .png; by default the first kind that the model supports."
         ),
     ] = None,
-    prefix: Annotated[str, typer.Option(metavar="TEXT", help="What if the translation began like this?")] = "",
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="Force the translation to begin with this text.")] = "",
     forbid: Annotated[
         list[str] | None,
         typer.Option(
             "--forbid-word",
             metavar="WORD",
-            help="Show what is found if this word is forbidden. Repeat the option for several.",
+            help="Forbid this word in the translation. Repeat the option for several.",
         ),
     ] = None,
     attend: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TARGET:SOURCE",
-            help="What if target piece 3 attended to source piece 5 alone? Write 3:5; decoding continues from there.",
+            help="Force a target piece to attend to a single source piece, e.g. 3:5, and decode on from there.",
         ),
     ] = None,
     saliency: Annotated[
         bool,
         typer.Option(
-            "--saliency", help="Also show gradients by source piece; on by default for models without attention."
+            "--saliency",
+            help="Also show the gradient of each source piece; on by default for models without attention.",
         ),
     ] = False,
     states: Annotated[
-        bool, typer.Option("--states", help="Also the training sentences whose states are nearest; needs --index once.")
+        bool,
+        typer.Option(
+            "--states", help="Also show the training sentences with the nearest states; run --index once before."
+        ),
     ] = False,
     index: Annotated[
         bool, typer.Option("--index", help="Build the index of training states that --states searches.")
     ] = False,
     index_states: Annotated[
-        int, count_option(help="With --index: the number of encoder and of decoder states.")
+        int, count_option(help="With --index: the number of encoder states, and of decoder states, to store.")
     ] = 100_000,
     gradients: Annotated[
         bool,
-        typer.Option("--gradients", help="Gradient flow instead, on --source and --target or the validation data."),
+        typer.Option(
+            "--gradients", help="Measure gradient flow instead, on --source and --target or on the validation data."
+        ),
     ] = False,
     continuation: Annotated[
-        int | None, count_option(help="Language models: also continue the text by up to N pieces.")
+        int | None, count_option(help="Language models: also continue the text, by up to N pieces.")
     ] = None,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -134,10 +143,12 @@ def inspect(
     """Look inside a model: attention, beam search, alternatives, saliency, nearest states, gradients, what-if changes.
 
     Prints tables; --output writes a page that works offline (.html), all numbers (.json), or a picture (.svg, .png).
-    Pieces are counted from 1, end marks included. Language models show what could come next, taggers the probabilities
-    of all labels. Sentence encoders show the cosines of all sentences, with those of --target if it is given, and their
-    places in two dimensions; recommenders the candidates and what each item of the history contributes. Of a recording,
-    speech recognisers show when each word is heard, the posteriors of CTC, attention, and candidates part by part.
+    Pieces are counted from 1, end marks included.
+
+    For language models, it shows what could come next; for taggers, the probabilities of all labels; for sentence
+    encoders, the cosines between all sentences (or between them and those of --target) and a map of them in two
+    dimensions; for recommenders, the candidates and what each item of the history contributes; for speech recognisers,
+    when each word is heard, the CTC posteriors, attention, and the scores of the candidates part by part.
 
     Examples:
 
@@ -195,15 +206,17 @@ def inspect(
         return
     written = output_format(format, output)
     if picture is not None and written not in ("svg", "png"):
-        raise ConfigError("--picture needs an --output that ends in .svg or .png")
+        raise ConfigError("--picture needs an --output whose name ends in .svg or .png")
     if states and attend:
         raise ConfigError(
-            "--states shows states under the model's own attention, which --attend would change: give one of the two"
+            "--states and --attend cannot be combined: --states shows the states under the model's own attention, "
+            "which --attend changes; leave one of them out"
         )
     what_if = WhatIf(prefix, tuple(forbid or ()), tuple(map(Move.parse, attend or ())))
     if target is not None and (prefix or forbid):
         raise ConfigError(
-            "with --target there is no search that --prefix or --forbid-word could constrain; leave out either"
+            "--prefix and --forbid-word constrain the search, but with --target there is no search; leave out "
+            "--target, or the constraints"
         )
     sentences, settings = split_settings(texts or [])
     files = {"--image": images, "--audio": audio}
@@ -212,7 +225,7 @@ def inspect(
         questions = questions_of(sentences, source=source, target=target, limit=limit)
     paths = [model, *(others or ())]
     if len(set(paths)) < len(paths):
-        raise ConfigError("--with names the same model again; name another one")
+        raise ConfigError("--with names a model that is already shown; name a different one")
     refuse_output(output, source)
     models = _load(paths, device=device, precision=precision)
     first = models[str(model)]
@@ -225,7 +238,9 @@ def inspect(
     task.refuse_options(_given(task_options))
     if index:
         if sentences or source is not None or output is not None:
-            raise ConfigError("--index builds an index and shows nothing: give it without sentences and --output")
+            raise ConfigError(
+                "--index only builds the index and shows nothing; give it without sentences, --source and --output"
+            )
         for path, loaded in models.items():
             _build_index(loaded, Path(path), states=index_states)  # type: ignore[arg-type]
         return
@@ -242,19 +257,21 @@ def _given(options: Mapping[str, Any]) -> list[str]:
 
 def _refuse_beside_gradients(options: Mapping[str, Any]) -> None:
     if idle := _given(options):
-        raise ConfigError(f"--gradients measures a corpus and cannot be combined with {', '.join(idle)}")
+        raise ConfigError(f"--gradients measures a whole corpus and cannot be combined with {', '.join(idle)}")
 
 
 def _file_questions(files: Mapping[str, list[Path] | None], *, target: str | None, is_text: bool) -> list[Question]:
-    """The questions that options name as files; raises a ConfigError for files of two kinds, or files and text."""
+    """The questions for the files that options name; raises a ConfigError if files are combined with other input."""
     given = _given(files)
     if given and is_text:
-        raise ConfigError(f"give {given[0]}, or sentences, not both")
+        raise ConfigError(f"both {given[0]} and sentences were given; give only one of them")
     if len(given) > 1:
-        raise ConfigError(f"{' and '.join(given)} are for different models; give one of them")
+        raise ConfigError(f"{' and '.join(given)} are for different kinds of models; give only one of them")
     paths = [path for group in files.values() for path in group or ()]
     if target is not None and len(paths) > 1:
-        raise ConfigError(f"--target is the text of one file, but {given[0]} names {len(paths)}: give one of them")
+        raise ConfigError(
+            f"--target takes the text of a single file, but {given[0]} names {len(paths)} files; name one"
+        )
     return [Question(str(path), target) for path in paths]
 
 
@@ -265,22 +282,26 @@ def _refuse_other_files(model: Path, task: "TaskInspection[Any, Any]", *, given:
     for name in given:
         if name != task.reads:
             (readers,) = (other.readers for other in TASKS.values() if other.reads == name)
-            raise ConfigError(f"{name}: for {readers} only; this model is for {task.task}")
+            raise ConfigError(
+                f"{name} is supported for {readers} only, but this model is for {task.task}; leave it out"
+            )
     if task.advice and not given:
-        raise ConfigError(f"{model}: {task.advice}")
+        raise ConfigError(f"{model} {task.advice}")
 
 
 def _refuse_picture(picture: str | None, *, written: str, states: bool, views: int) -> None:
-    """Raises a ConfigError for a picture of more than one sentence or model, or of states that are not looked up."""
+    """Raises a ConfigError for a picture of more than one sentence or model, or of states without --states."""
     shows_states = picture == "states" or (picture is None and states)
     if written in ("svg", "png") and not shows_states and views > 1:
-        raise ConfigError("a picture shows one sentence and one model, and more were given: use an .html page")
+        raise ConfigError(
+            "a picture shows one sentence and one model, but more were given; write an .html page instead"
+        )
     if picture == "states" and not states:
-        raise ConfigError("--picture states needs --states")
+        raise ConfigError("--picture states needs --states, which looks up the nearest states")
 
 
 def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, Loaded]":
-    """Loads models, which must be of one kind; returns them by their paths."""
+    """Loads the models, which must all be of one kind, and returns them by path."""
     from calque.engine import load, model_kind
 
     names = device_and_precision(device, precision, gradients=True)
@@ -288,7 +309,7 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
     kinds = {name: model_kind(loaded) for name, loaded in models.items()}
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
-        raise ConfigError(f"models of different kinds cannot be shown side by side: {listed}")
+        raise ConfigError(f"only models of the same kind can be shown side by side, but {listed}")
     return models
 
 

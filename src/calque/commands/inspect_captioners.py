@@ -42,7 +42,7 @@ class CaptionInspection(TaskInspection[Captioner, CaptionView]):
 
 
 def caption_lines(view: CaptionView, *, name: str | None = None) -> Iterator[str]:
-    """A summary, a table of the pieces, where every word attends, and the other candidates."""
+    """Yields a summary, a table of the pieces, where each word attends, and the other candidates."""
     if name is not None:
         yield f"model        {name}"
     yield f"image        {one_field(view.image)}"
@@ -70,7 +70,7 @@ def caption_lines(view: CaptionView, *, name: str | None = None) -> Iterator[str
 
 
 def _places(view: CaptionView) -> list[list[str]]:
-    """For every word, the position with the most attention, counted from the upper left corner and 1."""
+    """For each word, its most attended position; rows and columns are counted from 1, from the upper left corner."""
     rows = []
     for word, attention in view.words or ():
         place = int(attention.argmax())

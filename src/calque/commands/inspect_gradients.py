@@ -30,7 +30,8 @@ def write_gradient_flow(
     written = format or suffix
     if written not in ("text", "json", "html", "pictures") or (output is None and written not in ("text", "json")):
         raise ConfigError(
-            "--gradients writes tables, --format json, or --output as .json, .html or a folder of pictures"
+            "--gradients cannot write this format; use tables (the default), --format json, or an --output that is "
+            ".json, .html or a folder for pictures"
         )
     files = (source, Path(target) if target is not None else None)
     refuse_unreadable(*files)

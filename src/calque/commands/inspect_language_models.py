@@ -49,7 +49,7 @@ class TextInspection(TaskInspection[TextGenerator, TextView]):
 
 
 def text_lines(view: TextView, *, name: str | None = None) -> Iterator[str]:
-    """A summary, a table of the pieces with what they attend to, what could follow, and the continuation."""
+    """Yields a summary, a table of the pieces with what they attend to, what could follow, and the continuation."""
     perplexity = view.perplexity
     if name is not None:
         yield f"model        {name}"
@@ -57,7 +57,7 @@ def text_lines(view: TextView, *, name: str | None = None) -> Iterator[str]:
     yield f"log P        {number(view.log_prob)}"
     yield (
         f"perplexity   {perplexity.per_token:.2f} per piece, {perplexity.per_word:.2f} per word, "
-        f"{perplexity.per_byte:.3f} per byte; the end of the line counts"
+        f"{perplexity.per_byte:.3f} per byte, with the end of the line"
     )
     yield ""
     title, contributions = _contributions(view)
@@ -71,10 +71,10 @@ def text_lines(view: TextView, *, name: str | None = None) -> Iterator[str]:
 
 
 def _contributions(view: TextView) -> tuple[list[str], list[str]]:
-    """The header of a column, and for each piece what its prediction depends on; nothing if that is not known.
+    """The header and the cells of a column that shows what each prediction depends on; empty if that is unknown.
 
-    That is the history of the longest n-gram that was found or, in a network, the inputs with the most attention or
-    saliency.
+    For an n-gram model, this is the history of the longest n-gram that was found; for a network, the inputs with the
+    most attention or saliency.
     """
     found = reads(view.maps, view.saliency)
     if found is None:

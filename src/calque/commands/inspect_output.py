@@ -18,14 +18,16 @@ FORMATS = ("text", "json", "html", "svg", "png")
 
 
 def output_format(format: str | None, output: Path | None) -> str:
-    """The format to write: that of --format or, by default, of the output's suffix; pictures need the right suffix."""
+    """The format of --format or, by default, that of the output's suffix; a picture must have the right suffix."""
     suffix = output.suffix.lower().removeprefix(".") if output is not None else "text"
     suffix = "text" if suffix == "txt" else suffix
     chosen: str = choice(format, FORMATS, option="--format") if format is not None else suffix
     if chosen not in FORMATS:
-        raise ConfigError(f"--output {output}: its suffix must be .html, .json, .svg, .png or .txt, or give --format")
+        raise ConfigError(
+            f"--output {output}: the suffix must be .html, .json, .svg, .png or .txt; for another name, add --format"
+        )
     if output is None and chosen in ("html", "svg", "png"):
-        raise ConfigError(f"--format {chosen} needs --output")
+        raise ConfigError(f"--format {chosen} needs --output FILE")
     if output is not None and chosen in ("svg", "png") and suffix != chosen:
         raise ConfigError(f"--format {chosen}: the name of --output must end in .{chosen}")
     return chosen
@@ -40,7 +42,7 @@ def write_views(
     output: Path | None,
     picture: str,
 ) -> None:
-    """Writes the views in a format, to a file or to standard output; `picture` names what an image shows."""
+    """Writes the views to a file or to standard output; `picture` names what an image shows."""
     match format:
         case "text":
             _write(output, "".join(f"{line}\n" for line in _lines(views, task, several=len(models) > 1)))
@@ -52,7 +54,7 @@ def write_views(
 
 
 def _lines(views: "Sequence[View]", task: "TaskInspection[Any, Any]", *, several: bool) -> Iterator[str]:
-    """The tables of every view; if there are more than two views, a table with one line per view follows."""
+    """Yields the tables of every view and, if there are more than two views, a table with one line per view."""
     from calque.commands.inspect_tables import brief_lines
     from calque.inspection.states import states_summary
 
@@ -71,7 +73,7 @@ def _lines(views: "Sequence[View]", task: "TaskInspection[Any, Any]", *, several
 def _document(
     views: "Sequence[View]", models: "dict[str, Loaded]", task: "TaskInspection[Any, Any]", *, format: str
 ) -> str:
-    """The views as JSON, or as a page that contains it."""
+    """The views as JSON, or as an HTML page that contains the JSON."""
     from calque.inspection.document import as_base64, as_lists, inspection_document
     from calque.inspection.states import states_values
     from calque.web import page

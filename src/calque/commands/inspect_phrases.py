@@ -21,7 +21,7 @@ class PhraseInspection(TaskInspection[PhraseTranslator, PhraseView]):
 
     task = "statistical translation"
     pictures = ("phrases",)
-    refusal = "for neural translation models only; this model is a statistical one"
+    refusal = "supported for neural translation models only, but this model is a statistical one; leave it out"
 
     def view(self, loaded: PhraseTranslator, name: str, question: Question, options: ViewOptions) -> View:
         assert isinstance(question.text, str)
@@ -40,11 +40,11 @@ class PhraseInspection(TaskInspection[PhraseTranslator, PhraseView]):
         return phrase_summary(loaded, name=name)
 
     def draw(self, path: Path, view: PhraseView, *, picture: str) -> list[str]:
-        raise ConfigError(f"{path}: there are no pictures of a statistical model; write text, .json or .html")
+        raise ConfigError(f"{path}: statistical models cannot be drawn; write text, .json or .html")
 
 
 def phrase_lines(view: PhraseView, *, name: str | None = None) -> Iterator[str]:
-    """A summary, a table of the phrases with their features, the weights, and the best translations."""
+    """Yields a summary, a table of the phrases with their features, the weights, and the best translations."""
     if name is not None:
         yield f"model        {name}"
     yield f"source       {one_field(view.source)}"

@@ -1,4 +1,4 @@
-"""The texts that `calque inspect` inspects: sentences, files of them, pairs of files, or column files."""
+"""The texts that `calque inspect` shows, from arguments, files of sentences, pairs of files, or column files."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """A text to inspect (or a sentence with columns, or a history), and a translation of it if one is given."""
+    """A text to inspect (or a sentence with columns, or a history), with its translation if one is given."""
 
     text: "str | Sentence | History"
     target: str | None = None
@@ -24,7 +24,7 @@ SETTING = re.compile(r"[a-z_.]+=\S*")
 
 
 def split_settings(texts: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The sentences and the search settings among the arguments; an argument of the form KEY=VALUE is a setting."""
+    """Splits the arguments into sentences and search settings; an argument of the form KEY=VALUE is a setting."""
     settings = [text for text in texts if SETTING.fullmatch(text)]
     return [text for text in texts if text not in settings], settings
 
@@ -34,16 +34,17 @@ def questions_of(sentences: list[str], *, source: Path | None, target: str | Non
     if source is None:
         if not sentences:
             raise ConfigError(
-                'give a sentence, e.g. calque inspect runs/1 "Guten Morgen!", or a file with --source, --image or '
-                "--audio"
+                'nothing to inspect; give a sentence, e.g. calque inspect runs/1 "Guten Morgen!", or a file with '
+                "--source, --image or --audio"
             )
         if target is not None and len(sentences) > 1:
             raise ConfigError(
-                "--target is the translation of one sentence; give pairs of files as --source and --target"
+                f"--target takes the translation of a single sentence, but {len(sentences)} sentences were given; to "
+                "inspect many pairs, name two files: --source FILE --target FILE"
             )
         return [Question(sentence, target) for sentence in sentences]
     if sentences:
-        raise ConfigError("give sentences or --source, not both")
+        raise ConfigError("both sentences and --source were given; give only one of them")
     from calque.data.lines import LINE_LIMIT, path_lines
 
     files = [source, *([Path(target)] if target is not None else [])]
@@ -51,18 +52,18 @@ def questions_of(sentences: list[str], *, source: Path | None, target: str | Non
     columns = [[line.text for line in path_lines(path, limit=LINE_LIMIT, invalid="fail")] for path in files]
     if len({len(column) for column in columns}) > 1:
         raise DataError(
-            f"{source} has {len(columns[0]):,} lines, but {target} has {len(columns[1]):,}: they must line up"
+            f"{source} has {len(columns[0]):,} lines, but {target} has {len(columns[1]):,}; the files must line up"
         )
     columns = [column[:limit] for column in columns]
     pairs = zip(*columns, strict=True) if len(columns) == 2 else ((text, None) for text in columns[0])
     questions = [Question(text, translation) for text, translation in pairs if text.strip()]
     if not questions:
-        raise DataError(f"{source}: has no sentence to inspect")
+        raise DataError(f"{source} contains no sentence to inspect")
     return questions
 
 
 def labelled_words(tagger: "Tagger", path: Path, *, limit: int) -> list[Question]:
-    """The sentences of a column file; none if it is a file of text."""
+    """The sentences of a column file; empty if the file is plain text."""
     from calque.commands.column_options import file_format
     from calque.data.column_files import file_sentences
     from calque.engine.tag_files import ColumnLayout

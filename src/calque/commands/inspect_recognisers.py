@@ -81,7 +81,7 @@ class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
 
 
 def recording_lines(view: RecordingView, *, name: str | None = None) -> Iterator[str]:
-    """A summary, when each word and token is heard, the decoder's probabilities, and the candidates part by part."""
+    """Yields a summary, the times of words and tokens, the decoder's probabilities, and candidates scored by part."""
     if name is not None:
         yield f"model        {name}"
     yield f"audio        {one_field(view.audio)}, {view.seconds:.2f} s at {view.rate:,} Hz"
@@ -105,7 +105,7 @@ def recording_lines(view: RecordingView, *, name: str | None = None) -> Iterator
 
 
 def _token_table(view: RecordingView) -> tuple[list[str], list[list[str]]]:
-    """A header and the rows of tokens: their times, and the probabilities of the parts that the model has."""
+    """The header and rows of a table of tokens: their times, and the probabilities of the model's parts."""
     has_ctc, has_decoder = view.posteriors is not None, bool(view.steps)
     header = ["piece", "from", "to, s"]
     header += ["CTC", "other labels there"] if has_ctc else []

@@ -1,4 +1,4 @@
-"""`calque inspect` of recommenders: the histories it reads, their views, and tables for a terminal or a pipe."""
+"""`calque inspect` of recommenders: histories, their views, and tables for a terminal or a pipe."""
 
 import math
 from collections.abc import Iterator
@@ -72,12 +72,12 @@ def histories_of(recommender: Recommender, path: Path, *, limit: int) -> list[Hi
             raise DataError(f"{path}: line {asked.line}: {asked.history}")
         histories.append(asked.history)
     if not histories:
-        raise DataError(f"{path}: has no user to inspect")
+        raise DataError(f"{path} contains no user to inspect")
     return histories
 
 
 def recommendation_lines(view: RecommendationView, *, name: str | None = None) -> Iterator[str]:
-    """A summary, a table of the items of the history with their influence, and a table of the candidates."""
+    """Yields a summary, a table of the history's items with their influence, and a table of the candidates."""
     if name is not None:
         yield f"model        {name}"
     best = view.recommended[0].item if view.recommended else ""
@@ -86,9 +86,9 @@ def recommendation_lines(view: RecommendationView, *, name: str | None = None) -
         yield f"unknown      {view.unknown} items of the history are not in the catalogue"
     yield ""
     if view.is_cold:
-        yield "The history has no known item: the most popular items are recommended."
+        yield "The history contains no known item, so the most popular items are recommended."
     else:
-        yield "influence: how much the item raises the log-probability of the recommended one"
+        yield "influence: how much the item raises the log-probability of the recommended item"
         attention = view.attention
         header = ["item", "influence", *(["attention"] if attention is not None else [])]
         rows = [

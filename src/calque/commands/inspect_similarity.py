@@ -1,4 +1,4 @@
-"""`calque inspect` of sentence encoders: the cosines of sentences, and a table for a terminal or a pipe."""
+"""`calque inspect` of sentence encoders: cosines between sentences, and a table for a terminal or a pipe."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,7 +53,7 @@ class SimilarityInspection(TaskInspection[SentenceEncoder, SimilarityView]):
 
 
 def similarity_lines(view: SimilarityView, *, name: str | None = None) -> Iterator[str]:
-    """For each sentence, the cosine and rank of its partner if it has one, and the nearest sentence."""
+    """Yields a table of the sentences: nearest sentences and, if there are partners, their cosines and ranks."""
     if name is not None:
         yield f"model        {name}"
     if view.ranks is not None:

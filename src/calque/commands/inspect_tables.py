@@ -19,8 +19,8 @@ ENDED = 5  # hypotheses that are listed
 LONGEST = 48  # characters of a text in one line
 
 STOPS = {
-    "bound": "no live hypothesis could still score better",
-    "count": "enough hypotheses had ended",
+    "bound": "no unfinished hypothesis could still score better",
+    "count": "enough hypotheses were finished",
     "maximum": "the maximum length was reached",
     "exhausted": "no hypothesis was left to extend",
 }
@@ -36,7 +36,7 @@ class Brief(NamedTuple):
 
 
 def brief_lines(briefs: Sequence[tuple[str | None, Brief]]) -> Iterator[str]:
-    """A table of all inspected texts with the models' names if there are several, the least probable first."""
+    """Yields a table of all inspected texts, the least probable first; models are named if there are several."""
     yield f"{len(briefs)} texts by log P, the least probable first"
     order = sorted(enumerate(briefs, start=1), key=lambda item: item[1][1].log_prob)
     named, answered = briefs[0][0] is not None, briefs[0][1].answer is not None
@@ -66,7 +66,7 @@ def alternatives(items: "Sequence[Alternative]") -> str:
 
 
 def strongest(row: Sequence[float], *, names: Sequence[str]) -> str:
-    """The three names with the largest weights of a row."""
+    """The three names with the largest weights in a row."""
     best = sorted((place for place in range(len(row)) if row[place]), key=lambda place: -abs(row[place]))[:3]
     return "  ".join(f"{one_field(names[place])} {row[place]:.2f}".replace("-", "−") for place in best)
 
@@ -74,9 +74,9 @@ def strongest(row: Sequence[float], *, names: Sequence[str]) -> str:
 def beam_lines(
     beam: "BeamView", *, pieces: Sequence[str], answer: str = "translation", outcomes: bool = True
 ) -> Iterator[str]:
-    """How many candidates beam search kept, the best hypotheses that ended, and what narrower beams would find.
+    """Reports how many candidates beam search kept, what narrower beams would find, and the best finished hypotheses.
 
-    `pieces` are those of the answer. Narrower beams are left out without `outcomes`.
+    `pieces` are those of the answer. Narrower beams are reported only if `outcomes` is true.
     """
     steps = beam.tree.steps
     compared = sum(len(step.candidates) for step in steps)
@@ -90,13 +90,13 @@ def beam_lines(
     if beam.ended:
         yield ""
         more = f", the best {ENDED}" if len(beam.ended) > ENDED else ""
-        yield f"hypotheses that ended: {len(beam.ended)}{more}"
+        yield f"finished hypotheses: {len(beam.ended)}{more}"
         rows = [[number(item.score.total), number(item.log_prob), item.text] for item in beam.ended[:ENDED]]
         yield from table(["score", "log P", "text"], rows)
 
 
 def outcome_lines(outcomes: "Sequence[NarrowerBeam]", *, pieces: Sequence[str], answer: str) -> Iterator[str]:
-    """Whether beams of several sizes find an answer; neighbouring sizes with the same outcome share a line."""
+    """Reports for each beam size whether it finds the answer; consecutive sizes with the same outcome share a line."""
     described = ((_outcome(outcome, pieces=pieces, answer=answer), outcome.beam) for outcome in outcomes)
     for text, group in groupby(described, key=itemgetter(0)):
         beams = [width for _, width in group]
@@ -104,14 +104,14 @@ def outcome_lines(outcomes: "Sequence[NarrowerBeam]", *, pieces: Sequence[str], 
 
 
 def _outcome(narrower: "NarrowerBeam", *, pieces: Sequence[str], answer: str) -> str:
-    """Whether a narrower beam finds the same answer, prefers another one, or loses it at some piece."""
+    """Describes what a narrower beam does: it finds the answer, prefers another one, or loses the answer at a piece."""
     if narrower.finds:
         return f"finds the same {answer}"
     if narrower.lost_at is None:
         return f"keeps it, but prefers: {one_field(narrower.text)} ({number(narrower.score)})"
     lost = pieces[narrower.lost_at - 1] if narrower.lost_at <= len(pieces) else "its end"
     verb = "stops before" if narrower.is_stopped else "loses it at"
-    return f"{verb} piece {narrower.lost_at} ({one_field(lost)}) and gives: {one_field(narrower.text)}"
+    return f"{verb} piece {narrower.lost_at} ({one_field(lost)}) and finds: {one_field(narrower.text)}"
 
 
 def share(log_prob: float) -> str:
@@ -121,7 +121,7 @@ def share(log_prob: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number with three decimals; negative ones begin with the minus sign −, not with a hyphen."""
+    """A number with three decimals; a negative number begins with a minus sign (−), not with a hyphen."""
     return f"{value:.3f}".replace("-", "−")
 
 

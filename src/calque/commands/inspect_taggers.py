@@ -52,7 +52,7 @@ class TaggingInspection(TaskInspection[Tagger, TaggingView]):
 
 
 def tagging_lines(view: TaggingView, *, name: str | None = None) -> Iterator[str]:
-    """A summary, a table of the words with their likeliest labels, the second-best sequence and the transitions."""
+    """Yields a summary, a table of words with their likeliest labels, the second-best sequence and the transitions."""
     if name is not None:
         yield f"model        {name}"
     yield f"log P        {number(view.best.log_prob)} of the label sequence; its score is {number(view.best.score)}"
@@ -101,9 +101,9 @@ def _runner_up_lines(view: TaggingView) -> Iterator[str]:
 
 
 def _transition_lines(view: TaggingView) -> Iterator[str]:
-    """The matrix of transition scores if it is small, or else the transitions of the best label sequence.
+    """Yields the matrix of transition scores if it is small, otherwise the transitions of the best label sequence.
 
-    In the matrix, · marks transitions that are not allowed.
+    In the matrix, a dot (·) marks a transition that is not allowed.
     """
     assert view.transitions is not None
     weights, start, end, allowed = view.transitions
@@ -116,7 +116,7 @@ def _transition_lines(view: TaggingView) -> Iterator[str]:
         first, last = number(float(start[path[0]])), number(float(end[path[-1]]))
         yield "transitions of the best sequence: " + ", ".join([f"start {first}", *used, f"end {last}"])
         return
-    yield "transition scores, from row to column (· is not allowed):"
+    yield "transition scores, from row to column (·: not allowed):"
 
     def cells(scores: Sequence[float], possible: Sequence[bool]) -> list[str]:
         return [number(score) if may else "·" for score, may in zip(scores, possible, strict=True)]

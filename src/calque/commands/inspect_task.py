@@ -1,4 +1,4 @@
-"""What `calque inspect` needs to know of a task: how its models are asked and how their answers are shown."""
+"""What `calque inspect` needs to know about a task: how to query its models, and how to show the results."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,16 +38,16 @@ class ViewOptions(NamedTuple):
 
 
 class TaskInspection(ABC, Generic[Model, Inspected]):
-    """How the models of one task are asked, and how what they compute is shown."""
+    """How to query the models of one task, and how to show what they compute."""
 
     task: ClassVar[str]
     pictures: ClassVar[tuple[str, ...]]  # the first one by default
     reads: ClassVar[Literal["text", "--image", "--audio"]] = "text"
-    """Whether questions are texts, or files that an option names."""
+    """What the models read: text, or the files that this option names."""
     readers: ClassVar[str] = ""  # the models that read such files, such as "captioners"
     advice: ClassVar[str] = ""  # for sentences that are given to models that read files
     options: ClassVar[frozenset[str]] = frozenset()
-    """The options of this task among those that not all tasks have."""
+    """The task-specific options that this task accepts."""
     refusal: ClassVar[str] = ""  # of the other options, if it is not that of most tasks
     is_joint: ClassVar[bool] = False  # whether one view shows all questions together
 
@@ -68,7 +68,7 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
         """Draws the picture of that name to a file; returns warnings."""
 
     def questions(self, loaded: Model, questions: list[Question], *, source: Path | None, limit: int) -> list[Question]:
-        """The questions of the command line as this task reads them; `source` is the file they come from, if any."""
+        """Converts the questions of a command line to this task's form; `source` is the file they come from, if any."""
         return questions
 
     def views(self, models: Mapping[str, Model], questions: Sequence[Question], options: ViewOptions) -> list[View]:
@@ -76,7 +76,7 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
         return [self.view(loaded, name, question, options) for question in questions for name, loaded in models.items()]
 
     def brief(self, view: Inspected) -> Brief | None:
-        """The one-line summary of a view; None if it shows many sentences."""
+        """The one-line summary of a view; None for a view of several sentences."""
         return None
 
     def summary(self, loaded: Model, *, name: str) -> dict[str, Any]:
@@ -84,11 +84,16 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
         return model_summary(loaded, name=name)
 
     def refuse_options(self, given: Sequence[str]) -> None:
-        """Raises a ConfigError for options that other tasks have and this one does not."""
+        """Raises a ConfigError for options that this task does not support."""
         idle = [name for name in given if name not in self.options]
         only = {"--continuation": "language models", "--language": "speech recognisers"}
         if others := [name for name in idle if name not in only]:
-            reason = self.refusal or f"for translation models only; this model is for {self.task}"
+            reason = (
+                self.refusal
+                or f"supported for translation models only, but this model is for {self.task}; leave it out"
+            )
             raise ConfigError(f"{', '.join(others)}: {reason}")
         for name in idle:
-            raise ConfigError(f"{name}: for {only[name]} only; this model is for {self.task}")
+            raise ConfigError(
+                f"{name}: supported for {only[name]} only, but this model is for {self.task}; leave it out"
+            )

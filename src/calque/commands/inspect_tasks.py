@@ -1,4 +1,4 @@
-"""The tasks that `calque inspect` knows, by the kind of model."""
+"""The tasks that `calque inspect` supports, by the kind of model."""
 
 from typing import Any
 

@@ -73,7 +73,7 @@ class TranslationInspection(TaskInspection[Translator, SentenceView]):
 
 
 def sentence_lines(view: SentenceView, *, name: str | None = None) -> Iterator[str]:
-    """A summary, a table of the pieces with what they attend to, and what beam search kept."""
+    """Yields a summary, a table of the pieces with what they attend to, and what beam search kept."""
     if name is not None:
         yield f"model        {name}"
     yield f"source       {one_field(view.source)}"
@@ -97,7 +97,7 @@ def sentence_lines(view: SentenceView, *, name: str | None = None) -> Iterator[s
         yield f"alignment    {links} (source-target words, counted from 0)"
     yield ""
     if not view.maps:
-        yield "This model has no attention; the table has the most salient source pieces in its place."
+        yield "This model has no attention; the table shows the most salient source pieces instead."
     yield from table(_step_header(view), [_step_row(view, place) for place in range(len(view.steps))])
     if view.coverage is not None:
         yield ""
@@ -114,7 +114,7 @@ def sentence_lines(view: SentenceView, *, name: str | None = None) -> Iterator[s
 
 
 def _own_lines(view: SentenceView, own: OwnTranslation) -> Iterator[str]:
-    """The model's own translation, and whether it or the given one scores higher."""
+    """Reports the model's own translation, and whether it scores higher than the given one."""
     yield f"own output   {one_field(own.text)}{' (cut)' if own.is_cut else ''}"
     scores = f"log P {number(own.log_prob)}, score {number(own.score)}"
     if view.score is None or own.is_cut:

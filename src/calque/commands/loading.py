@@ -1,4 +1,4 @@
-"""Loads the models that a command translates with or evaluates, and builds their search settings."""
+"""Loads the models that commands translate with or evaluate, and builds their search settings."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -62,12 +62,12 @@ class ModelPaths(NamedTuple):
         return [self.model, *self.ensemble, *(path for path in (self.language, self.reverse) if path)]
 
     def fingerprint_parts(self, translator: Translator) -> list[Any]:
-        """What an output depends on besides the models' files: precision, device and the roles of the models."""
+        """What an output depends on, apart from the models' files: precision, device and the roles of the models."""
         roles = [len(self.ensemble), bool(self.language), bool(self.reverse)]
         return [self.precision, translator.device.type, *roles]
 
     def load(self) -> tuple[Translator, Channel | None]:
-        """The translator with its ensemble, and the channel that reranks its beam if there is a reverse model."""
+        """Loads the translator with its ensemble and, for a reverse model, the channel that reranks its beam."""
         keep_memory()
         translator, *members = (self._translator(path) for path in (self.model, *self.ensemble))
         language = None
@@ -86,11 +86,11 @@ class ModelPaths(NamedTuple):
 
 
 def load_language_model(path: Path, *, device: DeviceName, precision: PrecisionName) -> TextGenerator:
-    """The language model of the option --language."""
+    """Loads the language model that the option --language names."""
     loaded = load(path, device=device, precision=precision)
     if not isinstance(loaded, TextGenerator):
         raise DataError(
-            f"--language: {path} is not a language model but {model_kind(loaded)}; train a language model with "
+            f"--language: {path} is {model_kind(loaded)}, not a language model; train a language model with "
             "`calque train --text FILE`"
         )
     return loaded
@@ -106,17 +106,17 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
     Recogniser: "--audio MANIFEST",
     Captioner: "--images FILE",
 }
-"""The options with which `calque evaluate` evaluates each kind of model."""
+"""Maps each kind of model to the options with which `calque evaluate` evaluates it."""
 
 
 def load_to_evaluate(model: Path, kind: type[AnyLoaded], *, device: DeviceName, precision: PrecisionName) -> AnyLoaded:
-    """Loads a model of this kind; for any other model, raises a ConfigError that names the command to evaluate it."""
+    """Loads a model of this kind; for any other kind, raises a ConfigError with the command that evaluates it."""
     keep_memory()
     loaded = load(model, device=device, precision=precision)
     if isinstance(loaded, kind):
         return loaded
     raise ConfigError(
-        f"{model}: is {model_kind(loaded)} and cannot be evaluated with {EVALUATION_OPTIONS[kind]}; "
+        f"{model} is {model_kind(loaded)} and cannot be evaluated with {EVALUATION_OPTIONS[kind]}; "
         f"`calque evaluate {shell_path(model)} {EVALUATION_OPTIONS[type(loaded)]}` evaluates it"
     )
 
@@ -126,7 +126,7 @@ def search_of(
 ) -> SearchConfig:
     """A model's own search settings, overridden by those of a command line.
 
-    A beam that the command line does not set grows to the size that `nbest` and groups need.
+    If the command line does not set the beam, it grows to the size that `nbest` and groups need.
     """
     for text in settings:
         if "=" not in text:
@@ -137,7 +137,7 @@ def search_of(
         if text.partition("=")[0].strip() == "nbest":
             raise ConfigError(f"nbest is an option: write --nbest {shlex.quote(text.partition('=')[2])}")
     if beam and any(text.removeprefix("search.").partition("=")[0].strip() == "beam" for text in settings):
-        raise ConfigError("beam is given twice: as a setting and as --beam; leave one of them out")
+        raise ConfigError("the beam size is given twice, as the setting beam= and as --beam; leave one of them out")
     values = {key: value for key, value in to_values(own).items() if key != "beam"}
     values |= {key: value for key, value in (("beam", beam), ("batch_tokens", batch_tokens)) if value}
     values, origin = override(values, [text.removeprefix("search.") for text in settings]), "search settings"
@@ -154,9 +154,9 @@ _TRANSLATION = ("ensemble", "channel_weight", "prior_weight", "shortlist", "shor
 
 
 def refuse_idle_settings(settings: Sequence[str], *, search: SearchConfig, paths: ModelPaths) -> None:
-    """Raises a ConfigError for settings without effect, with the options that each of them needs.
+    """Raises a ConfigError for settings that have no effect, with the options that each of them needs.
 
-    A setting at its default value passes.
+    A setting that has its default value is accepted.
     """
     samples = (search.method != "beam", "method=sample or method=risk")
     minimises_risk = (search.method == "risk", "method=risk")
@@ -183,14 +183,14 @@ def refuse_idle_beam_settings(
     search: SearchConfig,
     unused: Mapping[str, str],
 ) -> None:
-    """Raises a ConfigError for settings without effect if texts are found by the beam search of a single model.
+    """Raises a ConfigError for settings that have no effect on the beam search of a single model.
 
-    `unused` has the reasons against further settings.
+    `unused` maps further settings that have no effect to the reason.
     """
     idle = {
         **unused,
         **dict.fromkeys(("temperature", "top_k", "top_p", "min_p", "seed"), "it is used only in sampling"),
-        **dict.fromkeys(("samples", "utility", *_TRANSLATION), "it is for translation"),
+        **dict.fromkeys(("samples", "utility", *_TRANSLATION), "it is supported for translation only"),
         **({} if search.groups > 1 else {"diversity": "it is used only with groups=2 or more"}),
         **({} if search.stopping == "patience" else {"patience": "it is used only with stopping=patience"}),
     }
@@ -198,7 +198,7 @@ def refuse_idle_beam_settings(
 
 
 def refuse_idle(settings: Sequence[str], reasons: Mapping[str, str], *, search: SearchConfig) -> None:
-    """Raises a ConfigError for settings with a reason why they have no effect; one at its default value passes."""
+    """Raises a ConfigError for settings that have an entry in `reasons`, unless they have their default values."""
     keys = dict.fromkeys(text.partition("=")[0].strip().removeprefix("search.") for text in settings)
     problems = [
         f"{key}={getattr(search, key)} has no effect: {reasons[key]}"
@@ -210,7 +210,7 @@ def refuse_idle(settings: Sequence[str], reasons: Mapping[str, str], *, search: 
 
 
 def read_forbidden_words(path: Path | None) -> tuple[str, ...]:
-    """The words of a file, one per line."""
+    """Reads the words of a file that has one word per line."""
     words = [line.text.strip() for line in read_whole_lines(path)] if path else []
     return tuple(word for word in words if word)
 
@@ -218,7 +218,7 @@ def read_forbidden_words(path: Path | None) -> tuple[str, ...]:
 def read_replacements(
     replace_unknown: bool, dictionary: Path | None, *, translator: Translator
 ) -> Mapping[str, str] | None:
-    """The replacements of unknown words; None if not requested or, with a warning, if the model cannot replace any."""
+    """The replacements of unknown words; None if they are not requested or, with a warning, cannot be applied."""
     replacements = dict(read_pairs(dictionary)) if dictionary else {} if replace_unknown else None
     if replacements is not None and (reason := _why_nothing_is_replaced(translator)):
         typer.echo(f"--{'dictionary' if dictionary else 'replace-unknown'} has no effect: {reason}", err=True)
@@ -227,9 +227,9 @@ def read_replacements(
 
 
 def _why_nothing_is_replaced(translator: Translator) -> str | None:
-    """Why the translator cannot replace unknown words; None if it can."""
+    """The reason why the translator cannot replace unknown words; None if it can."""
     if translator.tokenizers.target.is_closed:
         return "this model can spell every word, so none is unknown"
     if not translator.attends:
-        return "this model has no attention, so the source of an unknown word cannot be determined"
+        return "this model has no attention, so the source word of an unknown word cannot be determined"
     return None

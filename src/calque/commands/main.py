@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PIPE_CLOSED = 128 + 13  # SIGPIPE
 STOPPED = 128 + 2  # SIGINT
 OUT_OF_MEMORY = (
-    "out of memory; to generate text, lower --beam, --nbest, batch_tokens, samples, minimum or maximum; to train, "
-    "lower training.batch.tokens or the model's size; to align, lower --maximum or align fewer pairs at once"
+    "out of memory; to generate or translate, lower --beam, --nbest, batch_tokens, samples, minimum or maximum; to "
+    "train, lower training.batch.tokens or the model's size; to align, lower --maximum or align fewer pairs at once"
 )
 PRINTING = {typer.echo.__module__.partition(".")[0], "rich"}  # libraries that write to standard output, never to files
 
@@ -39,10 +39,10 @@ def __getattr__(name: str) -> Any:
 
 
 def run(work: Callable[[], object] | None = None) -> None:
-    """The entry point of a process: runs `work`, or else the command in its arguments.
+    """The entry point of a process: runs `work` if it is given, otherwise the command in the process's arguments.
 
-    A process that torchrun started exits immediately if the command fails: the connection to the other ranks is not
-    closed then, and its thread may abort an interpreter that shuts down normally.
+    A process that torchrun started exits immediately if the command fails. Its connection to the other ranks is still
+    open then, and the connection's thread may abort an interpreter that shuts down normally.
     """
     prepare_streams()
     try:
@@ -87,7 +87,7 @@ def report_errors(work: Callable[[], object]) -> None:
     except (OverflowError, ValueError) as error:
         if not _is_overflow(error):
             raise
-        _fail(f"a number is too large to compute with ({error}); lower the numbers that were given", code=2)
+        _fail(f"a number is too large to compute with ({error}); use smaller numbers", code=2)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -104,7 +104,7 @@ def _is_overflow(error: Exception) -> bool:
 
 
 def _is_from_printing(error: OSError) -> bool:
-    """Whether the error arose in writing to standard output."""
+    """Whether the error was raised while writing to standard output."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals["__name__"]).partition(".")[0] in PRINTING
 

@@ -24,13 +24,15 @@ app = typer.Typer(cls=CommandGroup, help="Export n-gram models as ARPA files, or
 def export(
     model: Annotated[Path, model_argument(help="A run or model folder of an n-gram model.")],
     output: Annotated[
-        Path | None, file_option(help="The ARPA file, compressed if it is named .gz, .xz or .bz2; stdout by default.")
+        Path | None,
+        file_option(help="The ARPA file to write, compressed if it is named .gz, .xz or .bz2; stdout by default."),
     ] = None,
 ) -> None:
     """Write an n-gram model as an ARPA file, which SRILM, KenLM and other tools read.
 
-    Words are the pieces of the model's vocabulary; white space inside a piece is written as its code point, such as
-    <U+0020>. A model of running text has no n-grams that begin with <s>: lines begin after </s> there.
+    The words of the file are the pieces of the model's vocabulary. White space inside a piece is written as its code
+    point, such as <U+0020>. A model of running text has no n-grams that begin with <s>, because each of its lines
+    follows the </s> of the line before.
 
     Examples:
 
@@ -64,22 +66,22 @@ def import_arpa(
     like: Annotated[
         Path | None,
         model_option(
-            help="A run or model whose tokenizer is used, e.g. a translator that the model is to be fused with."
+            help="Use the tokenizer of this run or model, e.g. of a translator that the model will be fused with."
         ),
     ] = None,
     reading: Annotated[
         str,
         choice_option(
             choices=READINGS,
-            help="lines: each line begins with <s>; running: it follows the </s> before it; auto: as the file has it.",
+            help="lines: each line begins with <s>; running: it follows the previous </s>; auto: as in the file.",
         ),
     ] = "auto",
 ) -> None:
     """Read an ARPA file of SRILM, KenLM or another tool, and write it as a language model.
 
-    The vocabulary is that of the file, whose words are separated by white space, unless --like names a model: then the
-    file's words must be pieces of that model's vocabulary. Pieces that the file does not have share the probability of
-    its <unk>. Errors name the line.
+    By default, the model has the vocabulary of the file and splits text into words at white space. With --like, the
+    file's words must be pieces of that model's vocabulary, and pieces that are missing from the file share the
+    probability of its <unk>. Errors name the line of the file.
 
     Examples:
 
@@ -99,7 +101,7 @@ def import_arpa(
     reading_name = choice(reading, READINGS, option="--reading")
     refuse_unreadable(arpa)
     if output.exists():
-        raise FolderError(f"{output}: already exists; choose another folder")
+        raise FolderError(f"{output} already exists; choose another folder")
     tokenizer = None if like is None else _tokenizer(like)
     with preparing() as progress:
         pieces = None if tokenizer is None else tokenizer.vocabulary.pieces
@@ -110,8 +112,8 @@ def import_arpa(
     save_language_model(output, generator, card=arpa_card(found, name=arpa.name))
     if like is None and any(piece.startswith("▁") for piece in generator.tokenizer.vocabulary.pieces):
         typer.echo(
-            f"warning: {arpa}: words such as ▁the are pieces of a tokenizer; without --like and the model that has it, "
-            "text is read word by word, and its words are not found",
+            f"warning: {arpa}: words such as ▁the are pieces of a tokenizer; without --like MODEL, which names the "
+            "model with this tokenizer, text is read word by word, and its words are not found",
             err=True,
         )
     for remark in found.remarks:
@@ -121,7 +123,7 @@ def import_arpa(
 
 
 def _listed(tables: "NgramTables") -> str:
-    """The number of n-grams of each order; padding, which the tables count as a 1-gram, is not in ARPA files."""
+    """Lists the number of n-grams of each order, without the padding that the tables count as a 1-gram."""
     sizes = [tables.sizes[0] - 1, *tables.sizes[1:]]
     return ", ".join(f"{size:,} {order}-grams" for order, size in enumerate(sizes, start=1))
 

@@ -1,4 +1,4 @@
-"""Hints for options that other toolkits have: the error message names the equivalent option or setting of Calque."""
+"""Hints for options of other toolkits: the error message names Calque's equivalent option or setting."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,9 @@ from calque.errors import ConfigError
 
 
 class Hint(NamedTuple):
-    """What to write for an option of another toolkit: the first of `options` that the command has, or else settings.
+    """What to suggest for an option of another toolkit: the first of `options` that the command has, or else settings.
 
-    A key with a value, such as `training.compile=true`, is suggested unchanged, other keys with the user's value.
+    A key with a value, such as `training.compile=true`, is suggested unchanged; any other key with the user's value.
     """
 
     options: tuple[str, ...] = ()  # in order of preference
@@ -126,11 +126,11 @@ HINTS: dict[str, Hint] = {
     "--prefix": Hint(("--prefixes", "--prompt")),
     **dict.fromkeys(("--json", "--jsonl"), Hint(("--format jsonl",))),
 }
-"""Hints by the option that a user wrote; only commands that do not have this option give the hint."""
+"""Maps options that users write to hints; a command that has the option itself gives no hint."""
 
 
 class HintingCommand(SingleValueCommand):
-    """A command whose errors name the right setting for common but wrong options; repeated options are rejected."""
+    """A command whose errors suggest the right setting for common wrong options; repeated options are rejected."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the command line; a ConfigError states what is wrong with it."""
@@ -147,7 +147,7 @@ class HintingCommand(SingleValueCommand):
             raise
 
     def _problems(self, arguments: Sequence[str], *, known: set[str]) -> Iterator[str]:
-        """A line for every option that the command does not have and that has a hint."""
+        """Yields a line for each given option that the command does not have but for which there is a hint."""
         takes = {str(parameter.name) for parameter in self.params}
         for position, argument in enumerate(arguments):
             name, has_value, value = argument.partition("=")
@@ -166,7 +166,7 @@ class HintingCommand(SingleValueCommand):
 
 
 def _possible_here(name: str, *, value: str | None) -> Hint | None:
-    """The hint for an option, adapted to this machine; None if the option asks for a GPU and there is none."""
+    """The hint for an option, adapted to this machine; None if the option requests a GPU and there is none."""
     hint = HINTS[name]
     if name == "--device" and (value or "").startswith(("cuda", "gpu")):
         hint = _GPU

@@ -21,7 +21,7 @@ MODELS, COMPUTATION = "Further models", "Computation"
 
 
 def choice_option(*names: str, choices: Sequence[str], help: str, panel: str | None = None) -> Any:
-    """An option with fixed choices; `names` are given if they differ from the parameter's name.
+    """An option with fixed choices; `names` are needed only if they differ from the parameter's name.
 
     The value is checked by `inputs.choice`, whose message names all choices.
     """
@@ -115,7 +115,10 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-Device = Annotated[str, choice_option(choices=DEVICES, help="auto: the fastest available.", panel=COMPUTATION)]
+Device = Annotated[
+    str,
+    choice_option(choices=DEVICES, help="The device to compute on; auto: the fastest available.", panel=COMPUTATION),
+]
 Precision = Annotated[
     str,
     choice_option(

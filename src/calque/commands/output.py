@@ -1,4 +1,4 @@
-"""Output files that appear only when complete, and that the same command resumes after an interruption."""
+"""Output files that appear only when complete, and that the same command can resume after an interruption."""
 
 import hashlib
 import json
@@ -22,9 +22,9 @@ from calque.parsing import parse_json
 class ResumableFile:
     """A context that writes FILE.part, with its progress in FILE.part.json, and renames it to FILE at the end.
 
-    After each window the JSON records the number of complete lines and bytes. A part that the same command wrote from
-    the same files (by the fingerprint `made_from`; None if an input cannot be read again) is resumed from there; any
-    other is discarded. If FILE is a link, its target is written.
+    After each window, the JSON file records the number of complete lines and bytes. An earlier FILE.part is resumed
+    from there if the same command wrote it from the same files; any other is discarded. `made_from` is the fingerprint
+    of command and files, or None if an input cannot be read again. If FILE is a link, its target is written.
     """
 
     def __init__(self, path: Path, *, made_from: str | None = None) -> None:
@@ -36,7 +36,7 @@ class ResumableFile:
         self.errors = 0
         """The number of kept lines that could not be translated."""
         self.discarded = 0
-        """The number of lines discarded from a part of another command."""
+        """The number of lines of another command's part that were discarded."""
 
     def __enter__(self) -> "ResumableFile":
         with ExitStack() as stack:
@@ -73,7 +73,7 @@ class ResumableFile:
             self._file.flush()
 
     def checkpoint(self, lines: int, *, errors: int = 0) -> None:
-        """Records that all lines up to this one are written, and how many of them could not be translated."""
+        """Records that this many lines are written, and how many of them could not be translated."""
         if self.made_from is None:
             return
         with self._named_errors():
@@ -103,7 +103,7 @@ class ResumableFile:
 
 
 class DirectOutput:
-    """Standard output, a pipe or a device: written directly, never replaced."""
+    """An output that is written directly and never replaced: standard output, a pipe or a device."""
 
     lines = errors = 0
 
@@ -139,7 +139,7 @@ def sink(path: Path | None, *, made_from: str | None = None) -> ResumableFile | 
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a whole file, which appears only when complete."""
+    """Writes a text file that appears only when it is complete."""
     with sink(path) as out:
         out.write(text.encode())
 
@@ -147,9 +147,9 @@ def write_text(path: Path, text: str) -> None:
 def refuse_output(output: Path | None, *inputs: Path | None, option: str = "--output") -> None:
     """Raises a DataError if an output is a folder, is in a missing folder, or is one of the inputs."""
     if output and output.is_dir():
-        raise DataError(f"{output}: is a folder; name a file for {option}")
+        raise DataError(f"{output} is a folder; name a file for {option}")
     if output and output.is_file() and any(path and exists(path) and output.samefile(path) for path in inputs):
-        raise DataError(f"{output}: is also an input and would be overwritten; choose another {option}")
+        raise DataError(f"{output} is also an input and would be overwritten; choose another {option}")
     if output and is_replaceable(output):
         folder = (Path(os.path.realpath(output)) if output.is_symlink() else output).parent
         if not folder.is_dir():
@@ -166,7 +166,7 @@ def is_replaceable(path: Path) -> bool:
 def fingerprint(
     *, models: Sequence[Path], input: Path | None, files: Sequence[Path | None], settings: list[Any]
 ) -> str | None:
-    """A SHA-256 of everything an output depends on; None if an input is a pipe, which can be read only once."""
+    """The SHA-256 of everything that an output depends on; None if an input is a pipe, which can be read only once."""
     inputs = [input, *files]
     if input is None or any(path is not None and is_pipe(path) for path in inputs):
         return None
@@ -178,9 +178,9 @@ def fingerprint(
 
 @contextmanager
 def _named_errors(name: Path | str, *, note: Path | None = None) -> Iterator[None]:
-    """A context that adds the output's name to write errors and, if its progress was recorded, that it can be resumed.
+    """A context that adds the output's name to write errors, and says how to resume if progress was recorded.
 
-    Errors of a closed pipe or stream are left to the caller.
+    Errors caused by a closed pipe or stream are left to the caller.
     """
     try:
         yield
@@ -208,7 +208,9 @@ def _locked(part: Path, *, output: Path) -> Iterator[None]:
             except FileNotFoundError:  # another process has just renamed it
                 continue
             if is_locked is False:
-                raise DataError(f"{output}: another process is writing it; wait for it, or choose another --output")
+                raise DataError(
+                    f"{output}: another process is writing this file; wait until it is done, or choose another --output"
+                )
             if is_still_there:
                 yield
                 return

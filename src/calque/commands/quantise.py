@@ -14,8 +14,8 @@ def quantise(
 ) -> None:
     """Write a model with 8-bit weights: a quarter of the size, for fast decoding on a CPU.
 
-    The new folder gives exactly the translations that the original gives with --precision int8, and is used like any
-    other model folder, also in ensembles. It cannot be trained further, so keep the original.
+    The new model produces exactly the translations that the original produces with --precision int8. Its folder is used
+    like any other model folder, also in ensembles. It cannot be trained further, so keep the original.
 
     Examples:
 
@@ -29,6 +29,6 @@ def quantise(
 
     before, after = quantise_model(model, output)
     typer.echo(
-        f"weights: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB in 8 bits ({after / before:.0%})", err=True
+        f"weights: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB with 8 bits ({after / before:.0%})", err=True
     )
     typer.echo(output)

@@ -40,15 +40,15 @@ NAMES = {"model": "this model", "dictionary": "word by word", "nearest": "neares
 
 
 def quickstart(
-    out: Annotated[Path, folder_option(help="The folder for all outputs.")] = Path("quickstart"),
+    out: Annotated[Path, folder_option(help="Write all outputs to this folder.")] = Path("quickstart"),
     source: Annotated[str, choice_option("--from", choices=LANGUAGES, help="The source language.")] = "zh",
     target: Annotated[str, choice_option("--to", choices=LANGUAGES, help="The target language.")] = "en",
-    pairs: Annotated[int, count_option(at_least=500, help="Training pairs.")] = 20_000,
+    pairs: Annotated[int, count_option(at_least=500, help="The number of training pairs.")] = 20_000,
     overrides: Annotated[list[str] | None, settings_argument(help="Settings, e.g. training.steps=500")] = None,
 ) -> None:
     """Train a small translator on the built-in phrasebook, try it and score it: a few minutes on two cores, offline.
 
-    Test sentences have combinations of words and clauses that do not occur in training. The scores are compared with
+    Test sentences contain combinations of words and clauses that do not occur in training. The scores are compared with
     two baselines: a word-by-word dictionary, and the translation of the nearest training sentence.
 
     Examples:
@@ -109,13 +109,13 @@ def _train(out: Path, *, languages: tuple[str, str], overrides: list[str]) -> No
     if differences := experiment.differences(values, run=run):
         listed = "\n  ".join(differences)
         raise ConfigError(
-            f"{out}: has a quickstart with other settings; choose another --out, or remove it:\n  {listed}"
+            f"{out} contains a quickstart with other settings; choose another --out, or remove the folder:\n  {listed}"
         )
     experiment.resume(run, preparing=preparing)
 
 
 def _interruptible(training: Callable[[], None], *, out: Path) -> None:
-    """Runs the training; if it is interrupted, the message says that the same command resumes it."""
+    """Runs the training; if it is interrupted, raises Interrupted with a message on how to resume it."""
     try:
         training()
     except Interrupted:
@@ -138,7 +138,7 @@ def _corpora(folder: Path, languages: tuple[str, str]) -> dict[str, Any]:
 
 
 def _print_examples(book: "Phrasebook", translations: list[str]) -> None:
-    """Prints some translations, with the reference if they differ from it."""
+    """Prints some translations, each with its reference if the two differ."""
     for pair, translation in list(zip(book.test, translations, strict=True))[:6]:
         typer.echo(f"  {pair.source}\n    {one_line(translation)}")
         if translation != pair.target:

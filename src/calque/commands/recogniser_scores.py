@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class AudioTest(NamedTuple):
-    """The recordings of a manifest, as absolute clips, and their transcripts."""
+    """The recordings of a manifest, as clips with absolute paths, and their transcripts."""
 
     clips: list[str]
-    """The clips of `calque.data.audio.Clip`, as cells."""
+    """The clips, in the text form of `calque.data.audio.Clip`."""
     references: list[str]
 
 
@@ -77,26 +77,26 @@ def evaluate_recogniser(
 
 
 CTC_SETTINGS = ("method", "beam", "reward", "language_weight")
-"""The search settings that have an effect on the decoding of a model that has CTC alone."""
+"""The search settings that have an effect on models with CTC only, without a decoder."""
 
 
 def refuse_idle_speech_settings(
     settings: list[str], *, search: "SearchConfig", recogniser: "Recogniser", language: Path | None
 ) -> None:
-    """Raises a ConfigError for search settings without effect on the transcripts of a recogniser."""
+    """Raises a ConfigError for search settings that have no effect on a recogniser's transcripts."""
     from calque.commands.loading import refuse_idle_beam_settings
 
-    unused = dict.fromkeys(("source_limit", "batch_tokens"), "it is for translation")
+    unused = dict.fromkeys(("source_limit", "batch_tokens"), "it is not supported for speech recognisers")
     if recogniser.model.speller is None:
         others = set(type(search).model_fields) - set(CTC_SETTINGS)
-        unused = dict.fromkeys(others, "this model has CTC alone, without a decoder") | unused
+        unused = dict.fromkeys(others, "this model has only CTC, without a decoder") | unused
     if language is None:
         unused["language_weight"] = "it is used only with --language"
     refuse_idle_beam_settings(settings, search=search, unused=unused)
 
 
 def read_audio_test(path: Path) -> AudioTest:
-    """The recordings and transcripts of a manifest; a DataError lists all problems."""
+    """Reads the recordings and transcripts of a manifest; raises a DataError that lists all problems."""
     from calque.data.audio import Clip
     from calque.data.audio_corpus import AudioConfig
     from calque.data.audio_manifests import parse_manifest
@@ -114,7 +114,7 @@ def read_audio_test(path: Path) -> AudioTest:
             test.references.append(text)
     refuse(problems)
     if not test.clips:
-        raise DataError(f"{path}: no recordings with a text")
+        raise DataError(f"{path} contains no recording with a transcript")
     return test
 
 

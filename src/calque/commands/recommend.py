@@ -39,33 +39,37 @@ def recommend(
     model: Annotated[Path, model_argument(help="A run or model folder of a recommender.")],
     *,
     input: Annotated[
-        Path | None, file_option(help="Histories, one user per line (plain or compressed); stdin by default.")
+        Path | None, file_option(help="A file of histories, one user per line (plain or compressed); stdin by default.")
     ] = None,
-    output: Annotated[Path | None, file_option(help="The file for the recommendations; stdout by default.")] = None,
-    top: Annotated[int, count_option(help="Items per user.")] = 10,
+    output: Annotated[
+        Path | None, file_option(help="Write the recommendations to this file; stdout by default.")
+    ] = None,
+    top: Annotated[int, count_option(help="The number of items per user.")] = 10,
     exclude_seen: Annotated[
         bool | None,
         typer.Option(
             "--exclude-seen/--include-seen",
-            help="Whether items of the history are left out; by default as the model's task.exclude_seen says.",
+            help="Leave out items of the history, or not; by default as the model's task.exclude_seen says.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object per user, with scores.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object per user, with scores.")] = False,
     records: Annotated[
-        bool, typer.Option("--records", help="The input has JSON records; by default only if its name ends in .jsonl.")
+        bool,
+        typer.Option("--records", help="Read JSON records; by default only if the name of the input ends in .jsonl."),
     ] = False,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Recommend the items that users are most likely to choose next, out of the whole catalogue.
 
-    Every line of the input is a user: an id and then the items of the history in order of time, separated by white
-    space; or, with --records, a JSON object with the keys user and items and, if the model reads them, times (in
-    seconds), behaviours and now (when the recommendation is wanted; by default the last time).
+    Each input line describes one user: an id, then the items of the history in order of time, separated by white space.
+    With --records, each line is a JSON object with the keys user and items and, if the model reads them, times (in
+    seconds), behaviours and now (the time of the recommendation; by default the last of times).
 
-    Every line yields one line: the user, a tab, and the items, best first, separated by spaces. With --json, a line is
-    an object with the user, the items and their scores (log-probabilities). A user without known items gets the most
-    popular items. A line that cannot be read is left empty and reported, and the exit code is 2.
+    Each input line yields one output line: the user, a tab, and the items, best first, separated by spaces. With
+    --json, each line is an object with the user, the items and their scores (log-probabilities). A user without known
+    items gets the most popular items. If an input line cannot be read, its output line is empty, the error is reported,
+    and the exit code is 2.
 
     Examples:
 
@@ -114,7 +118,7 @@ def _answers(
 
 
 def read_histories(recommender: "Recommender", path: Path | None, *, records: bool) -> Iterator[Asked]:
-    """The histories of a file, or of standard input, one per line, with errors in place of those that are malformed."""
+    """Yields the history on each line of a file or of standard input, or an error in place of a malformed one."""
     from calque.data.sequence_files import LINE_BYTES
     from calque.engine import History
 

@@ -58,11 +58,15 @@ def evaluate_recommender(
         if count:
             typer.echo(f"{sequences}: {count:,} {note}", err=True)
     if max(ranked.ranks, default=MISSED) <= max(CUTOFFS) and users >= 10 and items > 10 * max(CUTOFFS):
-        typer.echo(f"{sequences}: every target is among the first {max(CUTOFFS)} items; was it trained on?", err=True)
+        typer.echo(
+            f"{sequences}: every target is among the first {max(CUTOFFS)} items; were these users part of the training "
+            "data?",
+            err=True,
+        )
 
 
 def read_test_users(path: Path, recommender: "Recommender") -> TestUsers:
-    """The users of a file, whose last items are the targets; raises a DataError with the file and its lines."""
+    """Reads the users of a file, whose last items are the targets; raises a DataError that names the faulty lines."""
     from calque.data.corpora import read_blocks
     from calque.data.problems import refuse
     from calque.data.rows import parse
@@ -73,7 +77,9 @@ def read_test_users(path: Path, recommender: "Recommender") -> TestUsers:
     config = recommender.config
     reads = ((TIMES, config.reads_times), (BEHAVIOURS, config.reads_behaviours))
     if missing := [name for name, is_read in reads if is_read and name not in corpus.columns]:
-        raise DataError(f"{path}: this model also reads {' and '.join(missing)}: give JSON records with these keys")
+        raise DataError(
+            f"{path} lacks {' and '.join(missing)}, which this model reads too; give JSON records with these keys"
+        )
     test, problems = TestUsers([], [], []), list[str]()
     for block in read_blocks(corpus, limit=LINE_BYTES):
         parsed = parse(block, corpus=corpus, invalid="fail", limit=LINE_BYTES)
@@ -89,5 +95,5 @@ def read_test_users(path: Path, recommender: "Recommender") -> TestUsers:
             test.targets.append(target)
     refuse(problems)
     if not test.targets:
-        raise DataError(f"{path}: no users")
+        raise DataError(f"{path} contains no users")
     return test

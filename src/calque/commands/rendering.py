@@ -15,7 +15,7 @@ FORMATS = ("text", "tsv", "jsonl")
 
 
 class Rendering(NamedTuple):
-    """How translations are written: the format, their number per line, and whether with attention."""
+    """How to write translations: the format, the number per input line, and whether to include attention."""
 
     format: str
     nbest: int
@@ -26,12 +26,12 @@ class Rendering(NamedTuple):
         """The requested format; by default text, or TSV if there are several translations per line."""
         format_name = choice(format or ("text" if nbest == 1 else "tsv"), FORMATS, option="--format")
         if attention and format_name != "jsonl":
-            raise DataError("--attention needs --format jsonl")
+            raise DataError("--attention needs --format jsonl, as the other formats have no attention weights")
         return cls(format_name, nbest, attention)
 
 
 class TranslatedLine(NamedTuple):
-    """A line of input, its source text, and its translation or, if it could not be translated, the error."""
+    """An input line, its source text, and its translation or the error that prevented it."""
 
     line: "Line"
     source: str  # without inline marks
@@ -39,7 +39,7 @@ class TranslatedLine(NamedTuple):
 
 
 def render(translated: TranslatedLine, *, rendering: Rendering) -> bytes:
-    """The output for one line, its end included; as text, always `nbest` lines, so that output lines up with input."""
+    """The output for one input line; text always has `nbest` lines, so that output lines up with input."""
     line, source, translation = translated
     if isinstance(translation, CalqueError):
         return _render_error(translated, rendering=rendering)
@@ -104,12 +104,12 @@ def _values(candidate: "Candidate", *, attention: bool) -> dict[str, Any]:
 
 
 def _number(value: float) -> float | None:
-    """The value, or None if it is not finite, as JSON has no infinity."""
+    """The value, or None if it is not finite, because JSON has no infinities."""
     return value if math.isfinite(value) else None
 
 
 def finite(values: Any) -> Any:
-    """The values without infinities and NaN, which JSON does not have: None in their place."""
+    """The values with None in place of infinities and NaN, which JSON does not have."""
     match values:
         case float():
             return _number(values)
@@ -129,12 +129,12 @@ _AS_JSON = {code: f"\\u{code:04x}" for code in _AS_FIELD if code >= 0x7F}  # the
 
 
 def one_line(text: str) -> str:
-    """Replaces control characters except the tab, U+2028 and U+2029 by spaces."""
+    """Replaces control characters (except tabs), U+2028 and U+2029 by spaces."""
     return text.translate(_AS_LINE)
 
 
 def one_field(text: str) -> str:
-    """Replaces control characters including the tab, U+2028 and U+2029 by spaces."""
+    """Replaces control characters (including tabs), U+2028 and U+2029 by spaces."""
     return text.translate(_AS_FIELD)
 
 

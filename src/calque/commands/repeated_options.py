@@ -1,4 +1,4 @@
-"""Rejects options that take one value but are given several times; otherwise the last would silently win."""
+"""Rejects options that take one value but are given several times, of which the last would silently win."""
 
 from collections import Counter
 from typing import Any
@@ -18,7 +18,7 @@ class SingleValueCommand(PlainHelp, TyperCommand):
             return list(super().parse_args(ctx, args))
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         repeated = [
-            f"{parameter.opts[0]} is given {count} times, but takes one value"
+            f"{parameter.opts[0]} is given {count} times, but takes only one value"
             for parameter, count in Counter(order).items()
             if count > 1 and not getattr(parameter, "multiple", False) and not getattr(parameter, "is_flag", False)
         ]

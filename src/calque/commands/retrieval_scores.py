@@ -1,4 +1,4 @@
-"""`calque evaluate --source --target`: the sentence vectors of a model, scored by retrieval."""
+"""`calque evaluate --source --target`: scores the sentence vectors of a model by retrieval."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,9 @@ def evaluate_retrieval(
     from calque.memory import keep_memory
 
     if source is None:
-        raise ConfigError("--target needs --source too: line n of one is the translation of line n of the other")
+        raise ConfigError(
+            "--target needs --source too: line n of the target file is the translation of line n of the source file"
+        )
     if pooling is not None:
         choice(pooling, POOLINGS, option="--pooling")
     device_name, precision_name = device_and_precision(device, precision)
@@ -68,7 +70,7 @@ def read_pairs_of_lines(source: Path, target: Path) -> SentencePairs:
     if len(sources) != len(targets):
         refuse_misaligned(source, target=target)
     if not sources:
-        raise DataError(f"{source}: no lines")
+        raise DataError(f"{source} is empty; expected one sentence per line")
     return SentencePairs(sources, targets)
 
 

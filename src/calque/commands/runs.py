@@ -20,7 +20,7 @@ from calque.parsing import parse_json
 
 
 class Row(NamedTuple):
-    """The row of a run in the table; None for unknown values."""
+    """The row of a run in the table, with None for unknown values."""
 
     run: str
     model: str = ""
@@ -34,11 +34,11 @@ class Row(NamedTuple):
     changed: str = ""
 
     def plain(self) -> list[str]:
-        """The fields for programs; numbers have no exponents, which `sort -n` could not read."""
+        """The fields for programs; numbers are written without exponents, which `sort -n` cannot read."""
         return ["" if value is None else one_field(_format_value(value)) for value in self]
 
     def formatted(self) -> dict[str, str]:
-        """The fields as text for people, by column: those of COLUMNS and, for narrow terminals, of BRIEFLY."""
+        """The fields formatted for people, by column: those of COLUMNS and, for narrow terminals, those of BRIEFLY."""
         step, steps, rows, at_step = (
             "" if count is None else f"{count:,}" for count in (self.step, self.steps, self.pairs, self.at_step)
         )
@@ -85,15 +85,15 @@ class CheckpointState(NamedTuple):
 def runs(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FOLDER]...", help="Runs, or folders with runs in them; runs/ by default."),
+        typer.Argument(metavar="[FOLDER]...", help="Runs, or folders that contain runs; runs/ by default."),
     ] = None,
 ) -> None:
     """List training runs with their best validation scores: as a table on a terminal, tab-separated when piped.
 
-    Runs in subfolders are listed too, down to the fourth level. The steps of a run that is not running are those of its
-    last checkpoint; `calque train --resume RUN` resumes a stopped run. A model is described by its kind, layers and
-    width. The column pairs, on a terminal rows, has the number of training pairs, lines or sentences. A narrow terminal
-    shows fewer columns.
+    Runs in subfolders are listed too, down to the fourth level. If a run is not being trained, its steps are those of
+    its last checkpoint; `calque train --resume RUN` resumes a stopped run. A model is described by its kind, layers and
+    width. The column "pairs" ("rows" on a terminal) contains the number of training pairs, lines or sentences. On a
+    narrow terminal, fewer columns are shown.
 
     Examples:
 
@@ -104,7 +104,7 @@ def runs(
     paths = [run for folder in folders or [Path("runs")] for run in runs_in(folder)]
     if not paths:
         where = ", ".join(map(str, folders)) if folders else "runs"
-        raise FolderError(f"{where}: no run here; `calque train` creates one")
+        raise FolderError(f"{where}: found no run here; `calque train` creates one")
     rows = [_row(run) for run in paths]
     if not sys.stdout.isatty():
         for fields in (Row._fields, *(row.plain() for row in rows)):
@@ -116,7 +116,7 @@ def runs(
 
 
 def table(rows: Sequence[Row], *, width: int) -> list[str]:
-    """A header and one line per run, with as many columns as fit in the width; at least run and state."""
+    """A header and one line per run, with as many columns as fit into the width, but at least run and state."""
     formatted = [row.formatted() for row in rows]
     are_names_unique = len({row["name"] for row in formatted}) == len(formatted)
     for columns in _column_choices(are_names_unique=are_names_unique):
@@ -129,7 +129,7 @@ def table(rows: Sequence[Row], *, width: int) -> list[str]:
 
 
 def _column_choices(*, are_names_unique: bool) -> Iterator[dict[str, str]]:
-    """Choices of columns, widest first, as headers by key; paths are shortened to names only if these are unique."""
+    """Yields sets of columns (headers by key), the widest first; paths are shortened to names if these are unique."""
     for count in range(len(COLUMNS), NEEDED, -1):
         yield {name: name for name in COLUMNS[:count]}
     columns = {name: name for name in COLUMNS[:NEEDED]}
@@ -143,7 +143,7 @@ def _column_choices(*, are_names_unique: bool) -> Iterator[dict[str, str]]:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The folder itself if it is a run, or else the runs in it and its subfolders, sorted by name and number."""
+    """The folder itself if it is a run, otherwise the runs in it and its subfolders, sorted by name and number."""
     if not folder.is_dir():
         raise FolderError(f"{folder}: {'is a file, not a folder' if folder.exists() else 'no such folder'}")
     paths = [Path(path) for path in _runs_below(os.fspath(folder), depth=DEPTH)]
@@ -151,10 +151,10 @@ def runs_in(folder: Path) -> list[Path]:
 
 
 def _runs_below(folder: str, *, depth: int) -> Iterator[str]:
-    """The runs in a folder, at most `depth` levels down; every folder is read once.
+    """Yields the runs in a folder, at most `depth` levels down; every folder is read once.
 
-    Runs are not searched for further runs, nor are models and stores, hidden folders and folders that may not be read.
-    A link to a run is listed, but no other link is followed, so that links cannot form a loop.
+    The search does not descend into runs, models, stores, hidden folders, or folders without read permission. A link to
+    a run is listed, but no other link is followed, so that links cannot form a loop.
     """
     try:
         with os.scandir(folder) as entries:
@@ -175,7 +175,7 @@ def _runs_below(folder: str, *, depth: int) -> Iterator[str]:
 
 
 def _is_searched(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder that is searched for runs: not hidden, and no link except to a run."""
+    """Whether to search an entry for runs: it is a folder, not hidden, and not a link to anything but a run."""
     try:
         is_folder = not entry.name.startswith(".") and entry.is_dir()
         return is_folder and (not entry.is_symlink() or (Path(entry) / "config.toml").is_file())
@@ -188,7 +188,7 @@ def _format_value(value: str | float) -> str:
 
 
 def _row(run: Path) -> Row:
-    """The row of a run; for a damaged run, the problem."""
+    """The row of a run; for a damaged run, its state describes the problem."""
     try:
         return _read(run)
     except UserError as error:
@@ -240,7 +240,7 @@ def _changed_at(path: Path) -> float:
 
 
 def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
-    """An integer of a config or a checkpoint, in any form that training accepts; None if it is missing."""
+    """An integer in a config or checkpoint, in any notation that training accepts; None if it is missing."""
     match values.get(key):
         case None:
             return None
@@ -254,7 +254,7 @@ def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
 
 
 def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
-    """The kinds, layers and widths of a model's encoder and decoder, listed once if they are the same."""
+    """Describes the encoder and decoder of a model by kind, layers and width; only once if the two are the same."""
     from calque.training.runs import section
 
     if section(config, "task", origin=origin).get("kind") == "own":

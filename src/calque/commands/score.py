@@ -30,22 +30,28 @@ FORMATS = ("tsv", "jsonl")
 def score(
     model: Annotated[Path, model_argument(help="A run or model folder.")],
     target: Annotated[
-        Path, file_option(help="Translations, one per line (plain or compressed); text for a language model.")
+        Path,
+        file_option(
+            help="The translations to score, one per line (plain or compressed); for a language model, the text."
+        ),
     ],
     source: Annotated[
-        Path | None, file_option(help="The sources of the translations; not for a language model.")
+        Path | None, file_option(help="The sources of the translations; leave it out for a language model.")
     ] = None,
     format: Annotated[
-        str, choice_option(choices=FORMATS, help="tsv: log-probability, in total and per piece; jsonl: of every piece.")
+        str,
+        choice_option(
+            choices=FORMATS, help="tsv: total log-probability and mean per piece; jsonl: also that of every piece."
+        ),
     ] = "tsv",
-    output: Annotated[Path | None, file_option(help="The file for the scores; stdout by default.")] = None,
+    output: Annotated[Path | None, file_option(help="Write the scores to this file; stdout by default.")] = None,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Score existing translations, or text, by log-probability; one output line per pair or line.
 
-    The score is the one that search would compute: log P of all pieces and of the end, in nats. A blank line is an
-    empty translation, scored by its end alone. A language model scores text without a source.
+    The score is the one that search would compute: log P of all pieces and of the end mark, in nats. A blank line is
+    an empty translation, for which only the end mark is scored. A language model scores text without a source.
 
     Examples:
 
@@ -89,7 +95,7 @@ def score(
 def _load_scorer(
     model: Path, *, source: Path | None, device: "DeviceName", precision: "PrecisionName"
 ) -> "Translator | TextGenerator":
-    """Loads the model; raises a DataError if it needs a source and none is given, or the other way round."""
+    """Loads the model; raises a DataError if a source is missing, or given to a model that reads none."""
     from calque.commands.loading import EVALUATION_OPTIONS
     from calque.engine import PhraseTranslator, SentenceEncoder, TextGenerator, Translator, load, model_kind
 
@@ -97,13 +103,15 @@ def _load_scorer(
     if not isinstance(scorer, Translator | TextGenerator):
         reason = " and cannot score text"
         if isinstance(scorer, SentenceEncoder | PhraseTranslator):
-            reason = ", whose scores are no probabilities"
+            reason = ", whose scores are not probabilities"
         raise DataError(
-            f"{model}: is {model_kind(scorer)}{reason}; `calque evaluate {shell_path(model)} "
+            f"{model} is {model_kind(scorer)}{reason}; `calque evaluate {shell_path(model)} "
             f"{EVALUATION_OPTIONS[type(scorer)]}` evaluates it"
         )
     if isinstance(scorer, TextGenerator) and source is not None:
-        raise DataError(f"--source: {model} is a language model and reads no source; leave it out")
+        raise DataError(
+            f"--source has no effect: {model} is a language model and reads no source; leave the option out"
+        )
     if isinstance(scorer, Translator) and source is None:
         raise DataError(f"--source is missing: {model} is a translation model and scores translations of a source")
     return scorer
@@ -124,7 +132,7 @@ def _row(scored: "Scored", *, number: int, format: str) -> bytes:
 
 
 def _count(source: Path | None, target: Path) -> int | None:
-    """The number of lines; None for pipes, which can be read only once. Misaligned files are rejected."""
+    """The number of lines, or None for pipes, which can be read only once; raises an error for misaligned files."""
     from calque.data.line_counts import refuse_misaligned
     from calque.data.lines import LINE_LIMIT, file_lines
 
@@ -138,7 +146,7 @@ def _count(source: Path | None, target: Path) -> int | None:
 
 
 def _pairs(source: Path | None, target: Path) -> Iterator[tuple["Line", "Line"]]:
-    """Pairs of source and target lines; without a source file, the sources are empty."""
+    """Yields pairs of source and target lines; without a source file, all sources are empty."""
     from calque.data.line_counts import refuse_misaligned
 
     if source is None:

@@ -1,4 +1,4 @@
-"""What `calque embed` writes: vectors, or nearest sentences, of lines that are read as they arrive."""
+"""Computes and writes the output of `calque embed`: vectors, or nearest sentences, for lines as they arrive."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -39,12 +39,12 @@ class VectorSettings(NamedTuple):
     def checked(
         cls, reader: VectorReader, *, pooling: str | None, normalise: bool, invalid: Invalid, batch_tokens: int | None
     ) -> "VectorSettings":
-        """The settings for a model; raises a ConfigError if it does not allow the pooling."""
+        """The settings for a model; raises a ConfigError if the model does not support the pooling."""
         return cls(checked_pooling(reader, pooling), normalise, invalid, batch_tokens or BATCH_TOKENS)
 
 
 class Output(NamedTuple):
-    """Where results are written, and whether as soon as their lines arrive."""
+    """Where to write the results, and whether to write them as soon as their lines arrive."""
 
     path: Path | None
     jsonl: bool
@@ -53,7 +53,7 @@ class Output(NamedTuple):
 
 
 class LineVector(NamedTuple):
-    """A line with its vector, or with the reason why it has none (its vector is then 0)."""
+    """A line with its vector, or with a vector of zeros and the reason why there is none."""
 
     line: Line
     values: Array  # [W]
@@ -93,7 +93,7 @@ def write_nearest(
         searched = VectorCorpus(Path(folder), width=reader.width)
         searched.fill(_corpus_vectors(corpus_reader, corpus, settings))
         if not len(searched):
-            raise DataError(f"{corpus}: no line with words, so that there is nothing to search")
+            raise DataError(f"{corpus}: no line contains words, so there is nothing to search")
         with sink(output.path, made_from=output.made_from) as out:
             warnings = _resumed_warnings(out, path)
             for window in _line_vectors(reader, path, settings, live=output.live, out=out, warnings=warnings):
@@ -107,7 +107,7 @@ def write_nearest(
 def unit_vectors(
     reader: VectorReader, texts: Sequence[str], *, pooling: PoolingName, advance: Callable[[int], None]
 ) -> Array:
-    """The normalised vectors [N,W] of texts; values that are not finite count as 0."""
+    """The normalised vectors [N,W] of texts; values that are not finite are replaced by 0."""
     vectors = np.zeros((len(texts), reader.width), dtype=np.float32)
     for row, vector in enumerate(stream_vectors(reader, texts, pooling=pooling, normalise=True)):
         vectors[row] = np.nan_to_num(vector.values, posinf=0, neginf=0)
@@ -116,7 +116,7 @@ def unit_vectors(
 
 
 def _corpus_vectors(reader: VectorReader, path: Path, settings: VectorSettings) -> Iterator[tuple[int, str, Array]]:
-    """Line number, text and vector of every line with words; warns about the others."""
+    """Yields the number, text and vector of every line that contains words; warns about the other lines."""
     warnings = LineWarnings(str(path))
     for window in _line_vectors(reader, path, settings, live=False, out=None, warnings=warnings):
         yield from ((row.line.number, row.line.text, row.values) for row in window if row.problem is None)
@@ -132,7 +132,7 @@ def _line_vectors(
     out: ResumableFile | DirectOutput | None,
     warnings: LineWarnings,
 ) -> Iterator[list[LineVector]]:
-    """The lines with their vectors, in windows; after each, the progress of the output is recorded."""
+    """Yields the lines with their vectors in windows, and records the progress of the output after each window."""
     lines = input_lines(path, invalid=settings.invalid)
     with counting("reading sentences" if out is None else "embedding", total=None) as advance:
         for window in windows(lines, live=live, skip=0 if out is None else out.lines):
@@ -199,7 +199,7 @@ def _resumed_warnings(out: ResumableFile | DirectOutput, path: Path | None) -> L
 
 
 def _finish(warnings: LineWarnings) -> None:
-    """Summarises the warnings; raises an error if lines have no vector because of an error."""
+    """Summarises the warnings; raises an error if the vectors of some lines are not finite."""
     warnings.summarise()
     if warnings.errors:
         lines = "1 line has" if warnings.errors == 1 else f"{warnings.errors:,} lines have"

@@ -1,4 +1,4 @@
-"""Files of behaviour sequences on a command line: plain text, or JSON records by the file's name."""
+"""Files of behaviour sequences on a command line: plain text or, by the file's name, JSON records."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ Paths = list[Path] | None
 
 
 def sequence_corpus(path: Path) -> dict[str, Any]:
-    """The corpus in a file; JSON records have times and behaviours if the first record has."""
+    """The config values of a file's corpus; times and behaviours are read if the first JSON record contains them."""
     if not is_records(path):
         return {"kind": "sequences", "path": str(path)}
     keys = {f"{name}_key": name for name in ("times", "behaviours") if name in _first_keys(path)}
@@ -18,7 +18,7 @@ def sequence_corpus(path: Path) -> dict[str, Any]:
 
 
 def checked_corpus(path: Path) -> "SequenceCorpus":
-    """`sequence_corpus` as a config."""
+    """The corpus of `sequence_corpus`, checked as a config."""
     from calque.data.sequence_files import SequenceRecordsConfig, SequencesConfig
 
     values = sequence_corpus(path)
@@ -27,7 +27,7 @@ def checked_corpus(path: Path) -> "SequenceCorpus":
 
 
 def is_records(path: Path) -> bool:
-    """Whether a file has JSON records, by its name."""
+    """Whether a file's name says that it contains JSON records."""
     from calque.data.compression import SUFFIXES
 
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in SUFFIXES]

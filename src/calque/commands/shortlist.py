@@ -17,8 +17,10 @@ def shortlist(
         Path | None, file_option(help="Learn from these source sentences, instead of the run's training data.")
     ] = None,
     target: Annotated[Path | None, file_option(help="The translations of --source, line by line.")] = None,
-    frequent: Annotated[int, count_option(help="The number of frequent pieces, which all sentences share.")] = 1000,
-    best: Annotated[int, count_option(help="How many likely translations of each source piece to keep.")] = 20,
+    frequent: Annotated[
+        int, count_option(help="The number of frequent target pieces that every sentence may use.")
+    ] = 1000,
+    best: Annotated[int, count_option(help="The number of likely translations to keep for each source piece.")] = 20,
     alignment: Annotated[
         str, choice_option(choices=MODELS, help="The alignment model that learns the translations (calque align).")
     ] = "ibm1",
@@ -26,8 +28,8 @@ def shortlist(
     """Add a lexical shortlist to a translation model, with which `calque translate --shortlist` is faster on a CPU.
 
     With a shortlist, search considers only the frequent target pieces and the likely translations of each source
-    piece. An alignment model learns these from the run's training data. Where they do not suffice, search uses all
-    words. The shortlist is a file of the model folder and stays valid when training goes on.
+    piece, which an alignment model learns from the run's training data. Where the shortlist does not suffice, search
+    falls back to all words. The shortlist is stored in the model folder and stays valid if training continues.
 
     Examples:
 
@@ -47,7 +49,9 @@ def shortlist(
     settings = AlignmentSettings(choice(alignment, MODELS, option="--alignment"))
     if (source is None) != (target is None):
         missing, given = ("--target", "--source") if target is None else ("--source", "--target")
-        raise ConfigError(f"{given} is given without {missing}; name both files, or none to use the run's data")
+        raise ConfigError(
+            f"{given} is given without {missing}; name both files, or neither to use the run's training data"
+        )
     refuse_unreadable(source, target)
 
     class Report(Observer):
@@ -59,6 +63,7 @@ def shortlist(
         table = add_shortlist(model, files=files, frequent=frequent, best=best, settings=settings, observer=Report())
     entries = len(table.targets) / table.sources
     typer.echo(
-        f"{len(table.frequent):,} frequent pieces, and on average {entries:.1f} others per source piece", err=True
+        f"shortlist: {len(table.frequent):,} frequent pieces, and on average {entries:.1f} others per source piece",
+        err=True,
     )
     typer.echo(model / "model" if (model / "model").is_dir() else model)

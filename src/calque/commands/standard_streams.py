@@ -1,4 +1,4 @@
-"""The standard streams of a command, also where they were closed before it started: `calque translate RUN <&-`."""
+"""The standard streams of a command, even if they were closed before it started: `calque translate RUN <&-`."""
 
 import errno
 import io
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 
 class ClosedOutput(UserError, OSError):  # noqa: N818 - the state of a stream
-    """Standard output is closed, but a command writes to it; also an OSError, which `train` ignores at its end."""
+    """Raised if a command writes to a closed standard output; an OSError too, which `train` ignores at its end."""
 
 
 def prepare_streams() -> None:
     """Makes every standard stream usable, and prints paths that are not UTF-8 byte for byte.
 
-    Reading input or writing output that is closed raises a UserError; messages are discarded. Python sets such a stream
-    to None, and the next file that the process opens gets its descriptor: a library that writes to standard error would
-    then write into a checkpoint. So each descriptor is taken by a folder, which can be neither read nor written
-    (`--input /dev/stdin` is rejected as well), or, for messages, by the null device.
+    Reading a closed standard input or writing to a closed standard output raises a UserError; messages to a closed
+    standard error are discarded. Python sets a closed stream to None, and the next file that the process opens gets its
+    descriptor, so that a library that writes to standard error could write into a checkpoint. Each such descriptor is
+    therefore occupied by a folder, which can be neither read nor written (so `--input /dev/stdin` is rejected too), or
+    for standard error by the null device.
     """
     if sys.stdin is None:
         _take(0, os.sep, os.O_RDONLY)
@@ -61,7 +62,7 @@ def _text(stream: io.RawIOBase) -> TextIO:
 
 
 def _take(descriptor: int, path: str, flags: int) -> None:
-    """Opens a path, or the null device if the path cannot be opened, under a given file descriptor that is free."""
+    """Opens a path, or the null device if that fails, under the given free file descriptor."""
     try:
         opened = os.open(path, flags)
     except OSError:  # Windows opens no folders

@@ -26,10 +26,10 @@ INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
 INVALID = "not UTF-8"
 CUT = "the translation reached its maximum length"
 EMPTY = "the translation is empty"
-MISSING_PHRASE = "the translation lacks a required phrase"
+MISSING_PHRASE = "a required phrase is missing from the translation"
 NO_TRANSLATION = (
-    "no translation: the constraints allow no next word for any hypothesis, or the model's probabilities are not "
-    "numbers (try --precision float32)"
+    "no translation: the constraints leave no possible next word, or the model's probabilities are not numbers (try "
+    "--precision float32)"
 )
 MARKED = "<term ...> is translated as text; use --inline if it marks a required phrase"
 ODD = {
@@ -41,7 +41,7 @@ SHOWN = 10  # lines reported per kind of warning before they are only counted
 
 
 class LineTranslator(NamedTuple):
-    """Translates lines: builds their requests, which the engine answers."""
+    """Translates lines: builds a request for each, which the engine answers."""
 
     engine: Engine | PhraseEngine
     requests: RequestBuilder
@@ -54,7 +54,7 @@ class LineTranslator(NamedTuple):
         return self.engine.models.search if isinstance(self.engine, Engine) else self.engine.translator.search
 
     def translate(self, lines: Sequence[Line]) -> Iterator[TranslatedLine]:
-        """The translation of every line, in order, or the error in place of it."""
+        """Yields the translation of every line, in order, or an error in its place."""
         requests = [self._request(line) for line in lines]
         answers = self.engine.answers(request for request in requests if isinstance(request, Request))
         for line, request in zip(lines, requests, strict=True):
@@ -83,7 +83,7 @@ class AllWords:
             self.lines += not best.shortlisted
 
     def described(self, *, threshold: float) -> str:
-        """A sentence for the end of a file."""
+        """The summary that is printed at the end of a file."""
         share = f" ({100 * self.lines / self.translated:.1f} %)" if self.translated else ""
         return (
             f"shortlist: {self.lines:,} of {self.translated:,} lines{share} were translated with all words "
@@ -92,7 +92,7 @@ class AllWords:
 
 
 class LineWarnings:
-    """Warns about lines of a file: the first few of each kind one by one, the others only as a count at the end."""
+    """Warns about lines of a file. The first few warnings of each kind are printed, the others counted at the end."""
 
     def __init__(self, name: str, *, shown: float = SHOWN) -> None:
         self.name, self.shown = name, shown
@@ -104,21 +104,21 @@ class LineWarnings:
         self.code = UserError.code
 
     def warn(self, message: str, *, line: int, kind: str | None = None) -> None:
-        """Warns about a line, unless enough lines of its kind (by default the message) were reported."""
+        """Warns about a line, unless enough lines with the same `kind` (by default, the message) were reported."""
         kind = kind or message
         self.counts[kind] += 1
         if self.counts[kind] <= self.shown:
             typer.echo(f"{self.name}: line {line}: {message}", err=True)
 
     def mention_marks(self, lines: Sequence[Line]) -> None:
-        """Warns about the first line with an inline mark, for input whose marks are not read."""
+        """Warns about the first line that contains terminology markup, for input whose markup is not read."""
         marked = () if self.has_mentioned_marks else (line.number for line in lines if has_mark(line.text))
         for number in islice(marked, 1):
             self.has_mentioned_marks = True
             self.warn(MARKED, line=number)
 
     def summarise(self) -> None:
-        """Reports the number of lines of each kind that was not reported in full."""
+        """Reports the total number of lines of each kind whose lines were not all reported."""
         for kind, count in self.counts.items():
             if count > self.shown:
                 typer.echo(f"{self.name}: {count:,} lines in all: {kind}", err=True)
@@ -128,7 +128,7 @@ class LineWarnings:
         if self.errors:
             lines = "1 line" if self.errors == 1 else f"{self.errors:,} lines"
             kind = UserError if self.code == UserError.code else RequestError
-            raise kind(f"{self.name}: {lines} could not be translated and are left empty in the output")
+            raise kind(f"{self.name}: {lines} could not be translated; the output is empty there")
 
 
 def stream(
@@ -140,10 +140,10 @@ def stream(
     rendering: Rendering,
     sink: ResumableFile | DirectOutput,
 ) -> None:
-    """Writes the translations of lines, resuming an interrupted file; if `live`, lines are translated on arrival.
+    """Writes the translations of lines, and resumes an interrupted file; if `live`, lines are translated on arrival.
 
-    If lines are `typed`, an invitation to type is printed instead of a progress bar. A line that cannot be translated
-    is left empty, and the command fails at the end.
+    If lines are `typed`, a prompt for input is printed instead of a progress bar. The output of a line that cannot be
+    translated is empty, and the command fails at the end.
     """
     if typed:
         typer.echo(INVITATION, err=True)
@@ -173,18 +173,20 @@ def stream(
 
 
 def _report_resumption(sink: ResumableFile | DirectOutput) -> None:
-    """Reports whether an interrupted file is resumed, discarded, or could not be resumed."""
+    """Reports whether an interrupted file is resumed or discarded, or that the output could not be resumed."""
     if sink.lines:
         typer.echo(f"{sink.path}: resuming after line {sink.lines:,}", err=True)
     elif isinstance(sink, ResumableFile) and sink.discarded:
         discarded = f"{sink.discarded:,} lines from another command or other files were discarded"
         typer.echo(f"{sink.path}: starting again; {discarded}", err=True)
     elif isinstance(sink, ResumableFile) and sink.made_from is None:
-        typer.echo(f"{sink.path}: the input is a pipe, so an interrupted output cannot be resumed", err=True)
+        typer.echo(
+            f"{sink.path}: the input is a pipe, so the output could not be resumed after an interruption", err=True
+        )
 
 
 def converse(translator: LineTranslator, *, rendering: Rendering | None) -> None:
-    """Translates lines typed at a terminal one by one, in the format of output files if `rendering` is given."""
+    """Translates lines as they are typed at a terminal, in the format of output files if `rendering` is given."""
     typer.echo(INVITATION, err=True)
     prompt = "> " if sys.stdout.isatty() else ""  # a file receives translations only
     number, warnings = 1, LineWarnings(translator.requests.name, shown=inf)
@@ -218,7 +220,7 @@ def converse(translator: LineTranslator, *, rendering: Rendering | None) -> None
 
 
 def _report(translated: TranslatedLine, warnings: LineWarnings, *, limit: int) -> None:
-    """Warns about a line that has no translation, was not read in full, or whose translation looks wrong."""
+    """Warns if a line has no translation, was not read in full, or has a translation that looks wrong."""
     line, translation = translated.line, translated.answer
     if isinstance(translation, CalqueError):
         warnings.errors += 1

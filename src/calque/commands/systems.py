@@ -16,7 +16,7 @@ def systems(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="Print this system's model as the model section of a config.",
+            help="Print this system as the model section of a config.",
             autocompletion=system_names,
         ),
     ] = None,

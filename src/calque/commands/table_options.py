@@ -24,27 +24,27 @@ def files_option(*, help: str, panel: str = DATA) -> Any:
 
 Tsv = Annotated[
     Paths,
-    files_option(help="Pairs, separated by a tab: columns 1 and 2, or --source-column and --target-column."),
+    files_option(help="Pairs, separated by tabs: columns 1 and 2, or --source-column and --target-column."),
 ]
 Csv = Annotated[Paths, files_option(help="Pairs, as comma-separated values; line 1 names the columns.")]
-Jsonl = Annotated[Paths, files_option(help="Pairs, as a JSON object per line, under the keys source and target.")]
+Jsonl = Annotated[Paths, files_option(help="Pairs, one JSON object per line, with the keys source and target.")]
 SourceColumn = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
         rich_help_panel=DATA,
-        help="The source column of --tsv and --csv: a number from 1, or a name; of --jsonl: a key.",
+        help="The source column: its number (from 1) or name for --tsv and --csv, or the key for --jsonl.",
     ),
 ]
 TargetColumn = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", rich_help_panel=DATA, help="The target column, given like the source column."),
+    typer.Option(metavar="COLUMN", rich_help_panel=DATA, help="The target column, written like --source-column."),
 ]
 Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether line 1 of --tsv and --csv names the columns; by default only in --csv.",
+        help="Treat line 1 of --tsv and --csv as column names, or not; by default only for --csv.",
         show_default=False,
         rich_help_panel=DATA,
     ),
@@ -54,7 +54,7 @@ Delimiter = Annotated[
     typer.Option(
         metavar="CHARACTER",
         rich_help_panel=DATA,
-        help="The character between the columns of --csv; a comma by default.",
+        help="The character that separates the columns of --csv; a comma by default.",
     ),
 ]
 
@@ -73,7 +73,7 @@ class TableColumns(NamedTuple):
         return any(option is not None for option in self)
 
     def of(self, tables: "Tables") -> "TableColumns":
-        """These options without those that do not apply to the given tables."""
+        """A copy without the options that do not apply to the given tables."""
         return TableColumns(
             self.source if tables else None,
             self.target if tables else None,
@@ -82,13 +82,13 @@ class TableColumns(NamedTuple):
         )
 
     def check(self, tables: "Tables") -> None:
-        """Raises a ConfigError for options that do not go together, or that apply to no table."""
+        """Raises a ConfigError if an option is incomplete or applies to no table."""
         if (self.source is None) != (self.target is None):
-            raise ConfigError("--source-column and --target-column go together: one of them is missing")
+            raise ConfigError("--source-column and --target-column must be given together, but one of them is missing")
         if self.source is not None and not tables:
-            raise ConfigError("--source-column and --target-column need --tsv, --csv or --jsonl")
+            raise ConfigError("--source-column and --target-column have no effect without --tsv, --csv or --jsonl")
         if self.header is not None and not (tables.tsv or tables.csv):
-            raise ConfigError("--header and --no-header need --tsv or --csv")
+            raise ConfigError("--header and --no-header have no effect without --tsv or --csv")
         if self.delimiter is not None and not tables.csv:
             raise ConfigError("--delimiter needs --csv; the columns of --tsv are separated by tabs")
 
@@ -109,7 +109,7 @@ class Tables(NamedTuple):
         return [path for paths in self for path in paths or ()]
 
     def corpora(self, columns: TableColumns) -> list[Corpus]:
-        """The values of a config's corpora; columns that no option names are looked up in the files, if these exist."""
+        """The config values of the corpora; columns that no option names are looked up in the files, if they exist."""
         header = {} if columns.header is None else {"header": columns.header}
         delimiter = {} if columns.delimiter is None else {"delimiter": columns.delimiter.replace("\\t", "\t")}
         corpora: list[Corpus] = [{"kind": "tsv", "path": str(path), **header} for path in self.tsv or ()]
@@ -126,7 +126,7 @@ class Tables(NamedTuple):
 
 
 def _column(option: str) -> int | str:
-    """A column as an option names it: its number if the option is a number, otherwise its name."""
+    """Converts the value of an option to a column: its number if the value is a number, otherwise its name."""
     return int(option) if option.isascii() and option.isdigit() else option
 
 
@@ -134,9 +134,10 @@ _CHOOSE = "choose two with --source-column and --target-column"
 
 
 def _default_columns(corpus: Corpus) -> Iterator[int | str]:
-    """The columns source and target, if the file's first line names them; else none: columns 1 and 2 are then read.
+    """Yields the columns source and target if the file's first line names them; otherwise nothing.
 
-    Raises a ConfigError that lists the names if the first line names more than two other columns.
+    In that case, columns 1 and 2 are read. Raises a ConfigError that lists the names if the first line names more than
+    two columns, but not these.
     """
     from calque.data.lines import LINE_LIMIT, path_lines
 
@@ -176,7 +177,7 @@ def _refuse_other_keys(line: str, *, path: str) -> None:
 
 
 def _note_columns(cells: list[str], *, path: str) -> None:
-    """Prints, on the first rank, which columns are read if there are more than two."""
+    """If there are more than two columns, prints on the first rank which of them are read."""
     if len(cells) > 2 and os.environ.get("RANK", "0") == "0":
         source, target = (cell if len(cell) <= 30 else f"{cell[:29]}…" for cell in cells[:2])
         typer.echo(

@@ -12,7 +12,7 @@ Row = Sequence[str]
 
 
 def aligned(rows: Sequence[Row], *, left: int = 1) -> list[str]:
-    """Rows of a table as lines of aligned columns: the first `left` columns flush left, the others flush right.
+    """Formats rows as lines of aligned columns, the first `left` columns flush left and the others flush right.
 
     Wide characters count twice; control characters become spaces.
     """
@@ -28,5 +28,5 @@ def aligned(rows: Sequence[Row], *, left: int = 1) -> list[str]:
 
 
 def table(header: Row, rows: Sequence[Row]) -> list[str]:
-    """A table whose columns are all flush left, under its header."""
+    """Formats a table with a header whose columns are all flush left."""
     return aligned([header, *rows], left=len(header))

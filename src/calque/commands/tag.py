@@ -40,19 +40,25 @@ def tag(
     model: Annotated[Path, model_argument(help="A run or model folder of a tagger.")],
     *,
     input: Annotated[Path | None, file_option(help="The file to tag (plain or compressed); stdin by default.")] = None,
-    output: Annotated[Path | None, file_option(help="The file for the labels; stdout by default.")] = None,
+    output: Annotated[
+        Path | None, file_option(help="Write the labelled words to this file; stdout by default.")
+    ] = None,
     format: Annotated[
         str,
         choice_option(
-            choices=FORMATS, help="text has words separated by spaces; auto: by the file's name and content."
+            choices=FORMATS, help="text: words separated by spaces; auto: decided by the file's name and content."
         ),
     ] = "auto",
     columns: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Names of the columns, e.g. form,pos,chunk; those of training by default."),
+        typer.Option(
+            metavar="NAMES", help="The names of the columns, e.g. form,pos,chunk; by default those of training."
+        ),
     ] = None,
-    append: Annotated[bool, typer.Option("--append", help="Write the labels to a new last column.")] = False,
-    marginals: Annotated[bool, typer.Option("--marginals", help="Also write the probabilities of labels.")] = False,
+    append: Annotated[
+        bool, typer.Option("--append", help="Write the labels to a new last column instead of replacing a column.")
+    ] = False,
+    marginals: Annotated[bool, typer.Option("--marginals", help="Also write the probability of each label.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
@@ -62,9 +68,9 @@ def tag(
     word; --format sets it. Standard input is text.
 
     A CoNLL-U or column file is copied byte for byte, with the predicted column replaced, or appended if it is missing.
-    In text, every line is a sentence of words separated by white space; the output has its labels on one line,
-    separated by spaces. With --marginals, the probability of each label is written to a further column, in CoNLL-U to
-    MISC, and text becomes JSON lines with the probabilities of all labels.
+    In text, every line is a sentence of words separated by white space, and the output contains its labels on one line,
+    separated by spaces. With --marginals, the probability of each predicted label is written to a further column (in
+    CoNLL-U, to MISC); for text, the output is JSON lines with the probabilities of all labels.
 
     Examples:
 
@@ -102,11 +108,11 @@ def _input_format(
     append: bool,
     tagger: "Tagger",
 ) -> "ColumnFormat | Literal['text']":
-    """The format of the input, with `auto` resolved; options for column files are rejected with other formats.
+    """Resolves the format `auto`; raises a ConfigError for options of column files with other formats.
 
-    With auto, the file's suffix decides. Without a known suffix, a file is a column file if the tagger was trained on
-    column files or --columns or --append is given, and CoNLL-U if its first word is; anything else, such as standard
-    input, is text.
+    With `auto`, the file's suffix decides. Without a known suffix, a file is a column file if the tagger was trained on
+    column files or if --columns or --append is given, and CoNLL-U if its first word line is CoNLL-U. Anything else,
+    such as standard input, is text.
     """
     if format == "auto":
         by_name = file_format(path) if path is not None else None
@@ -115,11 +121,11 @@ def _input_format(
         format = by_name or ("columns" if is_columns else by_content)
     if format != "columns" and columns:
         raise ConfigError(
-            f"--columns is for column files; {input_name(path)} is read as {format}: add --format columns"
+            f"--columns needs a column file, but {input_name(path)} is read as {format}; add --format columns"
         )
     if format != "columns" and append:
         raise ConfigError(
-            f"--append works with column files only (one word per line); {input_name(path)} is read as {format}"
+            f"--append needs a column file (one word per line), but {input_name(path)} is read as {format}"
         )
     return format
 
@@ -149,7 +155,7 @@ def _tagged_text(tagger: "Tagger", path: Path | None, *, marginals: bool) -> Ite
 
     if tagger.task.inputs:
         raise DataError(
-            f"this model also reads the column {', '.join(tagger.task.inputs)}, which text does not have: give it a "
+            f"this model also reads the column {', '.join(tagger.task.inputs)}, which text does not have; give a "
             "column file (--format columns)"
         )
     cut: list[int] = []
@@ -169,14 +175,14 @@ def _tagged_text(tagger: "Tagger", path: Path | None, *, marginals: bool) -> Ite
     del sizes[0]
     if len(sizes) == 1 and 1 not in sizes and sizes.total() >= _SUSPICIOUS:
         typer.echo(
-            f"warning: every line of {input_name(path)} has {next(iter(sizes))} words; if it is a column file with a "
+            f"warning: every line of {input_name(path)} has {next(iter(sizes))} words; if it is a column file with one "
             "word per line, use --format columns",
             err=True,
         )
     if cut:
         typer.echo(
-            f"{input_name(path)}: {len(cut):,} lines are too long, the first is line {cut[0]:,}; only their beginnings "
-            "were read",
+            f"{input_name(path)}: {len(cut):,} lines are too long, the first of them line {cut[0]:,}; only their "
+            "beginnings were read",
             err=True,
         )
 

@@ -50,7 +50,9 @@ def evaluate_tagger(
     spans = score_spans(labels.predicted, gold=labels.gold) if _has_spans(tagger) else None
     _warn_unseen(tagger, labels.gold, path=conll)
     if confusion is not None and not draw_confusion(confusion, confusions):
-        typer.echo("--confusion: no plot: matplotlib is not installed (pip install matplotlib)", err=True)
+        typer.echo(
+            "--confusion: nothing was plotted, because matplotlib is not installed (pip install matplotlib)", err=True
+        )
     _print_scores(100 * token_accuracy(confusions), spans, gold=labels.gold, as_json=as_json)
 
 
@@ -77,7 +79,7 @@ def _label(tagger: "Tagger", path: Path, *, columns: str | None) -> Labels:
     minimum = layout.least(task.words, task.labels, *task.inputs)
     sentences = [rows for rows in file_sentences(path, format=layout.format, columns=minimum) if rows.cells]
     if not sentences:
-        raise DataError(f"{path}: no sentence with words")
+        raise DataError(f"{path}: the file contains no words")
     gold = [rows.column(layout.number(task.labels)) for rows in sentences]
     tagged = tagger.stream(layout.sentence(rows, tagger=tagger) for rows in sentences)
     return Labels(gold, [sentence.labels for sentence in tagged])
@@ -91,14 +93,16 @@ def _has_spans(tagger: "Tagger") -> bool:
 
 
 def _warn_unseen(tagger: "Tagger", gold: list[list[str]], *, path: Path) -> None:
-    """Warns about labels that cannot be predicted, as they do not occur in training."""
+    """Warns about labels that cannot be predicted because they do not occur in the training data."""
     counts = Counter(label for labels in gold for label in labels)
     unseen = {
         label: count for label, count in counts.most_common() if label not in tagger.vocabularies.predicted_labels
     }
     if unseen:
         listed = ", ".join(f"{label} ({count:,})" for label, count in list(unseen.items())[:10])
-        typer.echo(f"{path}: labels that do not occur in training and count as errors: {listed}", err=True)
+        typer.echo(
+            f"{path}: these labels do not occur in the training data and always count as errors: {listed}", err=True
+        )
 
 
 def _span_values(spans: "SpanScores") -> dict[str, object]:

@@ -42,19 +42,19 @@ def train(
     files: CorpusFiles,
     overrides: Annotated[list[str] | None, settings_argument(help="Settings, e.g. training.steps=500 seed=7")] = None,
     alignments: Annotated[
-        Paths, files_option(help="Word alignments of the pairs (Pharaoh), for guided alignment.")
+        Paths, files_option(help="Word alignments of the pairs (Pharaoh format), for guided alignment.")
     ] = None,
     *,
     valid: HeldOutFiles,
     config: Annotated[Path | None, file_option(help="A TOML config; `calque init` writes one.", panel=MODEL)] = None,
     system: Annotated[
-        str | None, system_option(help="A named system; `calque systems` lists them.", panel=MODEL)
+        str | None, system_option(help="The system to train; `calque systems` lists all.", panel=MODEL)
     ] = None,
     scale: Annotated[
         float | None, factor_option(help="Scale the system's widths, heads and layers.", panel=MODEL)
     ] = None,
     run: Annotated[
-        Path | None, folder_option(help="The run folder; by default the next number in runs/.", panel=RUN)
+        Path | None, folder_option(help="The run folder to create; by default the next number in runs/.", panel=RUN)
     ] = None,
     watch_gradients: Annotated[
         bool,
@@ -69,15 +69,15 @@ def train(
         typer.Option(
             metavar="RUN",
             rich_help_panel=RUN,
-            help="Resume this run; KEY=VALUE changes its settings, e.g. training.steps=20000.",
+            help="Resume this run; KEY=VALUE changes a setting, e.g. training.steps=20000.",
         ),
     ] = None,
 ) -> None:
-    """Train a model from pairs of texts, text, labelled words, histories, recordings, images, or a config.
+    """Train a model on sentence pairs, text, labelled words, histories, recordings or images, or as a config says.
 
-    Without a config, all settings are chosen by the size of the corpus, printed, and written to RUN/config.toml.
-    Ctrl-C saves and stops (exit code 75); --resume continues exactly from there. Settings that the saved state depends
-    on cannot be changed then; an attempt to do so prints those that can.
+    Without a config, all settings are chosen to suit the size of the corpus, printed, and written to RUN/config.toml.
+    Ctrl-C saves and stops (exit code 75), and --resume continues exactly from there. Settings that the saved state
+    depends on cannot be changed when resuming; an attempt to change one lists the settings that can be changed.
 
     Examples:
 
@@ -117,11 +117,11 @@ def train(
     files = files._replace(alignments=alignments, valid=valid)
     if resume is not None and any((config, system, scale, run, *files)):
         raise ConfigError(
-            "--resume takes no other option: a run keeps its corpora, its system and its folder; settings may follow "
-            "as KEY=VALUE, e.g. training.steps=20000"
+            "--resume cannot be combined with other options: a run keeps its corpora, its system and its folder; only "
+            "settings can be changed, as KEY=VALUE, e.g. training.steps=20000"
         )
     if scale is not None and config is not None and system is None:
-        raise ConfigError("--scale is for --system: a config has its own sizes")
+        raise ConfigError("--scale needs --system: the sizes in a config are not scaled")
     files.check()
     corpora = files.corpora()
     _refuse_file_names(overrides)
@@ -149,10 +149,10 @@ def _refuse_file_names(overrides: list[str]) -> None:
         options = " ".join(
             f"--{side} {shell_path(name)}" for side, name in zip(("source", "target"), names, strict=True)
         )
-        raise ConfigError(f"files are named by options: write {options}")
+        raise ConfigError(f"{' and '.join(names)}: files must be named by options; write {options}")
     if names:
         raise ConfigError(
-            f"{', '.join(names)}: files are named by options, e.g. --source, --target, --text or --config"
+            f"{', '.join(names)}: files must be named by options, e.g. --source, --target, --text or --config"
         )
 
 
@@ -165,7 +165,7 @@ def _experiment_values(
     system: str | None,
     scale: float | None,
 ) -> dict[str, Any]:
-    """The values of the config that is trained, checked against the corpora that were given."""
+    """The values of the config to train, checked against the corpora that were given."""
     from calque import experiment
     from calque.training.distributed import started_ranks
 
@@ -238,11 +238,11 @@ def _report_system(system: str | None, *, config: Path | None, default: str | No
 
 
 def _refuse_idle_alignments(values: dict[str, Any]) -> None:
-    """Raises a ConfigError if alignments have no effect on the system, or on the settings of its training."""
+    """Raises a ConfigError if alignments have no effect on this system or with these training settings."""
     if task_kind(values) != "translation" or values.get("model", {}).get("kind") == "phrase-based":
         raise ConfigError(
-            "--alignments has no effect on this system: it is for the guided alignment of neural translation models, "
-            "and a statistical model aligns the words itself; leave it out"
+            "--alignments has no effect on this system: it guides the attention of neural translation models, but a "
+            "statistical model aligns the words itself; leave it out"
         )
     for key in ("training", "objective", "guidance", "weight"):
         values = values.get(key, {}) if isinstance(values, dict) else {}

@@ -1,4 +1,4 @@
-"""The command `calque transcribe`, which writes down what recordings say."""
+"""The command `calque transcribe`, which transcribes recordings."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,43 +36,47 @@ def transcribe(
     ],
     *,
     output: Annotated[
-        Path | None, file_option(help="The file for the transcripts; stdout by default.", panel=INPUT_OUTPUT)
+        Path | None, file_option(help="Write the transcripts to this file; stdout by default.", panel=INPUT_OUTPUT)
     ] = None,
     format: Annotated[
         str | None,
         choice_option(
             choices=FORMATS,
-            help="text, tsv (file, score, text) or jsonl; tsv by default if there are several files or candidates.",
+            help="The output format; tsv (file, score, text) by default if there are several files or candidates.",
             panel=INPUT_OUTPUT,
         ),
     ] = None,
     timestamps: Annotated[
         bool,
         typer.Option(
-            "--timestamps", help="Also write when each word is heard (JSON lines).", rich_help_panel=INPUT_OUTPUT
+            "--timestamps", help="Also write when each word is heard, as JSON lines.", rich_help_panel=INPUT_OUTPUT
         ),
     ] = False,
-    nbest: Annotated[int, count_option(help="Candidates per recording.", panel=SEARCH)] = 1,
-    beam: Annotated[int | None, count_option(help="Beam size; 1 is greedy.", panel=SEARCH)] = None,
+    nbest: Annotated[int, count_option(help="The number of candidates per recording.", panel=SEARCH)] = 1,
+    beam: Annotated[int | None, count_option(help="The beam size; 1 is greedy search.", panel=SEARCH)] = None,
     chunk: Annotated[
         float | None,
-        seconds_option(help="Split longer recordings into parts; by default, as in training.", panel=SEARCH),
+        seconds_option(
+            help="Split recordings longer than this into parts; by default the limit of training.", panel=SEARCH
+        ),
     ] = None,
     language: Annotated[
         Path | None,
-        model_option(help="A language model with the same pieces, weighted by language_weight.", panel=MODELS),
+        model_option(
+            help="Decode with this language model, which must have the same pieces; see language_weight.", panel=MODELS
+        ),
     ] = None,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
     """Transcribe recordings: wav, flac and whatever else libsndfile reads.
 
-    Several channels are mixed to one, other sampling rates are resampled. A long recording is transcribed in parts that
-    overlap. A file that cannot be used is reported and the others are transcribed; the exit code is then 2. As text, it
-    leaves an empty line.
+    Several channels are mixed into one, and other sampling rates are resampled. A long recording is transcribed in
+    overlapping parts. If a file cannot be used, the error is reported, the other files are still transcribed, and the
+    exit code is 2; in text output, the file leaves an empty line.
 
-    With --timestamps, words have start and end in seconds: by the alignment of CTC or, without CTC, by the peaks of
-    attention.
+    With --timestamps, each word has a start and an end in seconds, from the CTC alignment or, without CTC, from the
+    peaks of attention.
 
     Examples:
 
@@ -92,7 +96,7 @@ def transcribe(
     settings = [text for text in files if "=" in text and not exists(Path(text))]
     paths = [text for text in files if text not in settings]
     if not paths:
-        raise ConfigError("no audio files: name at least one after the model")
+        raise ConfigError("no audio files were given; name at least one after the model")
     format_name = _format(format, timestamps=timestamps, several=len(paths) > 1 or nbest > 1)
     device_name, precision_name = device_and_precision(device, precision)
     refuse_output(output, *map(Path, paths))
@@ -118,16 +122,16 @@ def _format(format: str | None, *, timestamps: bool, several: bool) -> str:
     default = "jsonl" if timestamps else "tsv" if several else "text"
     name: str = choice(format or default, FORMATS, option="--format")
     if timestamps and name != "jsonl":
-        raise ConfigError("--timestamps writes JSON lines: leave --format out, or set it to jsonl")
+        raise ConfigError("--timestamps needs JSON lines; leave --format out, or set it to jsonl")
     return name
 
 
 def _rows(
     paths: Sequence[str], answers: "Iterator[SpeechAnswer]", failures: list[CalqueError], *, format: str, nbest: int
 ) -> Iterator[bytes]:
-    """The output for each recording; an error goes to standard error, and in JSON lines also to the output.
+    """Yields the output of each recording; errors go to standard error and, with JSON lines, to the output too.
 
-    As text, empty lines take the place of a failed recording, so that lines can be matched with files.
+    In text output, a failed recording leaves empty lines, so that lines can be matched with files.
     """
     for path, answer in zip(paths, answers, strict=True):
         if isinstance(answer, CalqueError):

@@ -45,21 +45,21 @@ def translate(
         file_option(help="Sentences, one per line (plain or compressed); stdin by default.", panel=INPUT_OUTPUT),
     ] = None,
     output: Annotated[
-        Path | None, file_option(help="The file for translations; stdout by default.", panel=INPUT_OUTPUT)
+        Path | None, file_option(help="Write the translations to this file; stdout by default.", panel=INPUT_OUTPUT)
     ] = None,
-    beam: Annotated[int | None, count_option(help="Beam size; smaller is faster.", panel=SEARCH)] = None,
+    beam: Annotated[int | None, count_option(help="The beam size; a smaller beam is faster.", panel=SEARCH)] = None,
     nbest: Annotated[int, count_option(help="Write the N best translations of each line.", panel=SEARCH)] = 1,
     shortlist: Annotated[
         bool,
         typer.Option(
             "--shortlist",
             rich_help_panel=SEARCH,
-            help="Faster: consider only likely words, see `calque shortlist`.",
+            help="Consider only likely words, which is faster; see `calque shortlist`.",
         ),
     ] = False,
     format: Annotated[
         str | None,
-        choice_option(choices=FORMATS, help="tsv has line, score and text, jsonl all details.", panel=INPUT_OUTPUT),
+        choice_option(choices=FORMATS, help="tsv: line, score and text; jsonl: all details.", panel=INPUT_OUTPUT),
     ] = None,
     attention: Annotated[
         bool,
@@ -67,22 +67,23 @@ def translate(
     ] = False,
     ensemble: Annotated[
         list[Path] | None,
-        model_option(help="Another run whose probabilities are averaged with those of the first.", panel=MODELS),
+        model_option(help="Average the probabilities with those of this run. Repeat for several.", panel=MODELS),
     ] = None,
     language: Annotated[
-        Path | None, model_option(help="A language model for shallow fusion; see language_weight.", panel=MODELS)
+        Path | None, model_option(help="Fuse this language model (shallow fusion); see language_weight.", panel=MODELS)
     ] = None,
     reverse: Annotated[
         Path | None,
-        model_option(help="A model of the reverse direction that reranks the beam (noisy channel).", panel=MODELS),
+        model_option(help="Rerank the beam with this model of the reverse direction (noisy channel).", panel=MODELS),
     ] = None,
     prefixes: Annotated[
-        Path | None, file_option(help="The beginning of each translation, line by line.", panel=CONSTRAINTS)
+        Path | None,
+        file_option(help="Force each translation to begin with the same line of this file.", panel=CONSTRAINTS),
     ] = None,
     terms: Annotated[
         Path | None,
         file_option(
-            help="Lines of a source term, a tab, and the phrase required if the term occurs.", panel=CONSTRAINTS
+            help="Require phrases: each line is a source term, a tab, and the phrase it requires.", panel=CONSTRAINTS
         ),
     ] = None,
     inline: Annotated[
@@ -90,45 +91,49 @@ def translate(
         typer.Option(
             "--inline",
             rich_help_panel=CONSTRAINTS,
-            help='Lines have marks: <term target="required phrase">words</term>.',
+            help='Read terminology markup in the input: <term target="required phrase">words</term>.',
         ),
     ] = False,
     forbid: Annotated[
-        Path | None, file_option(help="Words that must not occur, one per line.", panel=CONSTRAINTS)
+        Path | None, file_option(help="Forbid the words in this file, one per line.", panel=CONSTRAINTS)
     ] = None,
     replace_unknown: Annotated[
         bool,
         typer.Option(
             "--replace-unknown",
             rich_help_panel=UNKNOWN,
-            help="Replace unknown words by the source words they attend to.",
+            help="Replace unknown words by the source words that they attend to.",
         ),
     ] = False,
     dictionary: Annotated[
         Path | None,
-        file_option(help="Lines of a source word, a tab, and what replaces its unknown translation.", panel=UNKNOWN),
+        file_option(
+            help="Replace unknown words by this dictionary: a source word, a tab, its translation.", panel=UNKNOWN
+        ),
     ] = None,
     long: Annotated[
         str,
         choice_option(
             choices=("cut", "split"),
-            help="Long lines: cut at the model's limit, or split into parts of usual length.",
+            help="Cut long lines at the model's limit, or split them into parts of usual length.",
             panel=INPUT_OUTPUT,
         ),
     ] = "cut",
-    batch_tokens: Annotated[int | None, count_option(help="Source positions per batch.", panel=COMPUTATION)] = None,
+    batch_tokens: Annotated[
+        int | None, count_option(help="The number of source positions per batch.", panel=COMPUTATION)
+    ] = None,
     invalid: Annotated[
         str,
         choice_option(
             choices=("fail", "skip", "replace"),
-            help="Lines that are not UTF-8; skip leaves them empty.",
+            help="What to do with lines that are not UTF-8; skip writes an empty translation.",
             panel=INPUT_OUTPUT,
         ),
     ] = "fail",
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
-    """Translate a file, standard input, or typed lines; one output line per input line.
+    """Translate a file, standard input, or typed lines, with one output line per input line.
 
     An empty line stays empty; a line that is too long is cut, with a warning on standard error. Settings are those of
     the config's search section; `calque init` explains them. The same command resumes an interrupted output file.
@@ -202,7 +207,7 @@ def translate(
         )
         return
     if forbid is not None and not forbid.exists():
-        raise DataError(f"--forbid {forbid}: no such file; it takes a file with one word per line")
+        raise DataError(f"--forbid {forbid}: no such file; expected a file with one word per line")
     refuse_unreadable(input, *files)
     refuse_output(output, input, *files)
     translator, channel = paths.load()
@@ -210,9 +215,7 @@ def translate(
     search = search.model_copy(update={"shortlist": search.shortlist or shortlist})
     refuse_idle_settings(settings or [], search=search, paths=paths)
     if search.shortlist and translator.shortlist is None:
-        raise ConfigError(
-            f"{model}: the model has no shortlist; `calque shortlist {shell_path(model)}` adds one to its folder"
-        )
+        raise ConfigError(f"{model}: the model has no shortlist; add one with `calque shortlist {shell_path(model)}`")
     template = Request(
         "",
         forbidden=read_forbidden_words(forbid),
@@ -251,7 +254,7 @@ def _stream(
     invalid: Literal["fail", "skip", "replace"],
     made_from: Callable[[], str | None],
 ) -> None:
-    """Translates typed lines, or those of a file or pipe; `made_from` tells what an output file depends on."""
+    """Translates typed lines, or those of a file or pipe; `made_from` computes the fingerprint of an output file."""
     from calque.commands.output import sink
     from calque.commands.streaming import converse, stream
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TranslationTest(NamedTuple):
-    """The path of a test set's source file, and the lines of its source and reference files."""
+    """The path of a test set's source file, and the lines of the source and reference files."""
 
     path: Path
     sources: list[str]
@@ -44,9 +44,9 @@ def evaluate_translation(
     _refuse_unknown_metrics(metric)
     if source is None or reference is None:
         raise ConfigError(
-            "give --source and --reference for translation, --source and --target for sentence vectors, --text for a "
-            "language model, --conll for a tagger, --sequences for a recommender, --audio for a speech recogniser, or "
-            "--images for a captioner"
+            "the test set is missing or incomplete; give --source and --reference for translation, --source and "
+            "--target for sentence vectors, --text for a language model, --conll for a tagger, --sequences for a "
+            "recommender, --audio for a speech recogniser, or --images for a captioner"
         )
     test = _read_test_set(source, reference, output=output)
     if is_statistical(model):
@@ -71,7 +71,7 @@ def _read_test_set(source: Path, reference: Path, *, output: Path | None) -> Tra
     if len(sources) != len(references):
         refuse_misaligned(source, target=reference)
     if not sources:
-        raise DataError(f"{source} is empty: there is nothing to evaluate")
+        raise DataError(f"{source} is empty, so there is nothing to evaluate")
     return TranslationTest(source, sources, references)
 
 
@@ -91,7 +91,7 @@ def _load_translator(
 def _translate(
     translator: "Translator | PhraseTranslator", test: TranslationTest, *, search: "SearchConfig", output: Path | None
 ) -> list[str]:
-    """The translations of the test set, written to `output` if it is given."""
+    """Translates the test set, and writes the translations to `output` if it is given."""
     from calque.commands.output import sink
     from calque.commands.progress import counting
 
@@ -113,7 +113,7 @@ def _translate(
 
 
 def _refuse_unknown_metrics(names: list[str]) -> None:
-    """Raises an error for an unknown --metric, and for ROUGE without its package, before anything is decoded."""
+    """Raises an error for an unknown --metric, or if the package for ROUGE is missing, before anything is decoded."""
     if not names:
         return
     from calque.evaluation.further_metrics import SCORERS
@@ -160,5 +160,5 @@ def _print_scores(
 
 
 def _lines(path: Path) -> list[str]:
-    """Every line of a file; a line is cut at 1 MiB, which is far more than a model reads."""
+    """The lines of a file, each cut at 1 MiB, which is far more than a model reads."""
     return [line.text for line in input_lines(path, limit=1 << 20, invalid="fail")]

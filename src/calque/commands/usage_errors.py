@@ -1,4 +1,4 @@
-"""Mistakes in the use of a command, in Calque's own style instead of the option parser's."""
+"""Words usage errors in Calque's own style instead of the option parser's."""
 
 import re
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def refuse_usage(error: Exception, *, ctx: Any) -> None:
-    """Raises the ConfigError that states an error of the option parser; a request for help is left to the caller."""
+    """Raises a ConfigError for an error of the option parser; a request for help is left to the caller."""
     if type(error).__name__ != "NoArgsIsHelpError":
         raise ConfigError(with_help(_problem(error, ctx=ctx), ctx=ctx)) from None
 
 
 def with_help(problem: str, *, ctx: Any) -> str:
-    """The problem, followed by the command that prints help."""
+    """Appends the command that prints help to a problem."""
     return f"{problem}{' See' if problem.endswith('?') else '; see'} {command_line(ctx)} --help"
 
 
@@ -34,7 +34,7 @@ def command_line(ctx: Any) -> str:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """A suggestion such as "; did you mean train?" if a known word is close to the given one; otherwise empty."""
+    """A suggestion such as "; did you mean train?" if a known word resembles the given one; otherwise empty."""
     names = sorted(known, key=len)
     longer = [name for name in names if len(word) > 3 and name.startswith(word)]
     close = longer or get_close_matches(word, names, n=1, cutoff=0.7)
@@ -67,7 +67,7 @@ def _problem(error: Any, *, ctx: Any) -> str:
 
 
 def _several(name: str, parameter: Any) -> str:
-    """What an option with several values needs."""
+    """The message for an option that needs several values."""
     return f"{name} needs {parameter.nargs} values, {parameter.metavar}: {_decapitalised(parameter.help or 'values')}"
 
 

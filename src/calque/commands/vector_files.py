@@ -45,14 +45,14 @@ class NumpyFile(ResumableFile):
 
 
 def npy_header(*, rows: int, width: int) -> bytes:
-    """The first bytes of a NumPy file (format 1.0) with float32 vectors [N,W]; always equally many."""
+    """The header of a NumPy file (format 1.0) with float32 vectors [N,W]; its length is always the same."""
     description = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}"
     text = description.ljust(HEADER - 11).encode("ascii") + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
 class VectorCorpus:
-    """Texts with their vectors, in files of a folder, so that memory does not grow with them."""
+    """Texts and their vectors, kept in files so that memory does not grow with their number."""
 
     def __init__(self, folder: Path, *, width: int) -> None:
         self.width = width

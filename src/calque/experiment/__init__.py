@@ -1,9 +1,9 @@
-"""Experiments: the root config, and the code that combines all parts of Calque to train a run.
+"""Experiments: the root config, and the code that combines the parts of Calque to train a run.
 
-A run folder holds config.toml (resolved), run.json (versions, machine, data and settings at the start), store/,
-checkpoints/, model/, metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt; history.jsonl if
-batches had to be split, gradients.jsonl if gradients are watched (training.watch_gradients), and tensorboard/ if
-training.tensorboard is set.
+A run folder contains config.toml (resolved), run.json (versions, machine, data and settings at the start), store/,
+checkpoints/, model/, metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt. It also contains
+history.jsonl if batches had to be split, gradients.jsonl if gradients are watched (training.watch_gradients), and
+tensorboard/ if training.tensorboard is set.
 """
 
 from calque.experiment.api import resume, train

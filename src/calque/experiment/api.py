@@ -26,21 +26,21 @@ def train(
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
-    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus; so
-    are the text settings if it has none. `origin` names the source of the values in messages, if they do not come from
-    a file. An `observer` is called with the gradient of every update.
+    Settings that the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
+    So are the text settings if the config has no text section. If the values do not come from a file, messages use
+    `origin` to say where they come from. An `observer` is called with the gradients of every update.
 
         run = calque.train("config.toml", run="runs/1")
         print(run.folder, run.summary.best_step, run.summary.best_value)
 
-    A `task` of your own brings its model, data and judge; the config then has only `seed` and `training`:
+    For a `task` of your own, which includes its model, data and judge, the config has only `seed` and `training`:
 
         calque.train({"training": {"steps": 500}}, task=OwnTask(task, model, train=store, judge=judge), run="runs/mine")
     """
     if task is None:
         return running.train(config, run=run, quiet=quiet, preparing=preparing, origin=origin, observer=observer)
     if not isinstance(config, dict):
-        raise ConfigError("the config of a task of your own must be a dict with seed and training")
+        raise ConfigError("for a task of your own, config must be a dict with the keys seed and training")
     return train_own(task, config=config, run=run, quiet=quiet, observer=observer)
 
 
@@ -53,9 +53,9 @@ def resume(
     preparing: Preparing = nullcontext,
     observer: TrainingObserver | None = None,
 ) -> Run:
-    """Continues a run from its newest checkpoint, or from the beginning if it was stopped before the first.
+    """Continues a run from its newest checkpoint, or from the beginning if it has none.
 
-    `settings` are changed first, in the run's config.toml too; a change that the state of the run does not allow is
+    First, `settings` are changed, also in the run's config.toml. A change that the state of the run does not allow is
     rejected:
 
         calque.resume("runs/1", settings=["training.steps=20000", "training.patience=0"])
@@ -65,7 +65,7 @@ def resume(
     if task is None:
         if is_own_run(Path(run)):
             raise ConfigError(
-                f"{run}: a run of a user's own task, which has to be given again: resume it in Python with "
+                f"{run} is a run of a user's own task, which must be given again; resume it in Python with "
                 f"calque.resume({str(run)!r}, task=OwnTask(...))"
             )
         return running.resume(run, settings=settings, quiet=quiet, preparing=preparing, observer=observer)

@@ -1,4 +1,4 @@
-"""What an experiment needs of each task: preparing data, building a model, judging and saving it."""
+"""What an experiment needs from each task: preparing data, and building, validating and saving a model."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -24,29 +24,29 @@ from calque.training.update import autocast_to
 
 
 class ChosenMetric(NamedTuple):
-    """The metric that selects models on a corpus, and the reason if it is not the usual metric of the task."""
+    """The metric that selects models, with the reason if it is not the usual metric of the task."""
 
     name: str
     reason: str = ""
 
 
 class Watch(NamedTuple):
-    """What an estimator is given to report its progress, and to stop when it is asked to."""
+    """The functions with which an estimator reports its progress and checks whether to stop."""
 
     say: Callable[[str], None]  # writes a line to the terminal and the log
     check_stop: Callable[[], None]  # raises StoppedError if a stop was requested; to be called every few seconds
 
 
 Estimator = Callable[[Prepared, Watch], nn.Module]
-"""Estimates a model from prepared data; without random numbers, or with those that the seed determines."""
+"""Estimates a model from prepared data; any random numbers depend only on the seed."""
 
 
 class Assembly(Protocol):
-    """What an experiment needs of its task: preparing data, and building, validating and saving a model."""
+    """What an experiment needs from its task: preparing data, and building, validating and saving a model."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        """The metrics that models can be selected by."""
+        """The metrics by which models can be selected."""
         ...
 
     def selects(self, prepared: Prepared) -> ChosenMetric:
@@ -55,7 +55,7 @@ class Assembly(Protocol):
 
     @property
     def preparation(self) -> Preparation:
-        """How the corpora are prepared."""
+        """The preparation of the corpora."""
         ...
 
     def refuse_unbuildable(self) -> None:
@@ -67,7 +67,7 @@ class Assembly(Protocol):
         ...
 
     def estimator(self) -> Estimator | None:
-        """For a model that is estimated from counts instead of trained step by step: the function that does so."""
+        """The function that estimates the model from counts; None if the model is trained step by step."""
         ...
 
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
@@ -104,32 +104,32 @@ class Assembly(Protocol):
 
 
 class BaseAssembly:
-    """What assemblies have in common; by default, models start with random weights and are trained step by step."""
+    """The base of all assemblies; by default, models start with random weights and are trained step by step."""
 
     experiment: Experiment
 
     def estimator(self) -> Estimator | None:
-        """None: a model is trained."""
+        """Returns None: the model is trained step by step."""
         return None
 
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
-        """Raises a ConfigError: only translation models start with the weights of another run."""
-        raise ConfigError("training.warm_start is for translation models")
+        """Raises a ConfigError: only translation models can start with the weights of another run."""
+        raise ConfigError("training.warm_start is supported for translation models only; leave it out")
 
     def draw(self, run: Path) -> None:
         """Does nothing: there are no further plots."""
 
     def remarks(self) -> list[str]:
-        """None."""
+        """Returns no warnings."""
         return []
 
     def validation_batch(self, *, ranks: int) -> BatchConfig:
-        """The batches of validation, which one of several ranks computes in memory that all of them share."""
+        """The batch settings of validation, which a single rank runs in memory that all ranks may share."""
         batch = self.experiment.training.batch
         return batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
 
     def model_card(self, title: str, *facts: str, prepared: Prepared, command: str, method: str) -> str:
-        """The model card: what the model is, its data, and how it is used on the command line and in Python."""
+        """The model card: what the model is, its data, and how to use it on the command line and in Python."""
         return "\n".join(
             [
                 f"# {title}",
@@ -144,14 +144,16 @@ class BaseAssembly:
         )
 
     def trained_on(self, prepared: Prepared, rows: str) -> str:
-        """A fact for the model card; `rows` are, e.g., sentences."""
+        """The line of the model card about the training data; `rows` names its rows, e.g. sentences."""
         return f"trained on {len(prepared.train):,} {rows} with Calque {__version__}, seed {self.experiment.seed}"
 
 
 def refuse_warm_start(training: TrainingConfig, *, models: str) -> None:
-    """Raises a ConfigError if a model of another task than translation is to start with the weights of a run."""
+    """Raises a ConfigError if training.warm_start is set for a task that does not support it."""
     if training.warm_start is not None:
-        raise ConfigError(f"training.warm_start is for translation models; {models} do not support it")
+        raise ConfigError(
+            f"training.warm_start is not supported for {models}, only for translation models; leave it out"
+        )
 
 
 def completed_card(card: str, judgement: Judgement) -> str:
@@ -162,14 +164,14 @@ def completed_card(card: str, judgement: Judgement) -> str:
 
 
 def refuse_unknown_metrics(training: TrainingConfig, *, metrics: Collection[str]) -> None:
-    """Raises a ConfigError if models are to be selected by a metric that the judge does not measure."""
+    """Raises a ConfigError if the config selects models by a metric that the judge does not measure."""
     for key, allowed in (("metric", ("auto", *metrics)), ("tie_breaker", ("auto", "loss", *metrics))):
         if (name := getattr(training, key)) not in allowed:
             raise ConfigError(f"training.{key} = {name!r} is not one of {', '.join(metrics)}")
 
 
 def refuse_uncomputable(model: nn.Module, training: TrainingConfig) -> None:
-    """Raises an error for float64 on mps, and for an LSTM in float16 on a CPU without a kernel for it."""
+    """Raises an error for float64 on mps, and for float16 LSTMs on a CPU that has no kernel for them."""
     device = choose_device(training.device).type
     if training.precision == "float64" and device == "mps":
         raise ConfigError(
@@ -186,7 +188,7 @@ def refuse_uncomputable(model: nn.Module, training: TrainingConfig) -> None:
 
 
 def precision_warnings(training: TrainingConfig) -> list[str]:
-    """A warning if a run in bfloat16 would be slow on this machine's CPU; it is allowed, so that runs can move."""
+    """Warns if bfloat16 would be slow on this CPU; it is not an error, so that runs can move between machines."""
     is_on_cpu = choose_device(training.device).type == "cpu"
     if training.precision != "bfloat16" or not is_on_cpu or multiplies_bfloat16():
         return []

@@ -1,4 +1,4 @@
-"""`calque average`: a model folder with the mean of a run's checkpoints."""
+"""`calque average`: writes the mean of a run's checkpoints as a model folder."""
 
 import math
 import shutil
@@ -30,11 +30,11 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
     and confusion files of the run's own model are not copied, as they were measured with other weights.
     """
     if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
-        raise FolderError(f"{run}: not a run folder; checkpoints are in the folder that `calque train` created")
+        raise FolderError(f"{run} is not a run folder; name the folder that `calque train` created")
     if is_own_run(run):
         raise FolderError(
-            f"{run}: a run of a user's own task, whose checkpoints cannot be averaged afterwards; train it with "
-            "training.average, training.ema or training.averaged_sgd, which average weights in training"
+            f"{run} is a run of a user's own task, whose checkpoints cannot be averaged afterwards; train it with "
+            "training.average, training.ema or training.averaged_sgd, which average weights during training"
         )
     if has_int8_weights(run):
         raise FolderError(
@@ -50,8 +50,8 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
         validated = "validated " if of == "best" else ""
         listed = f", of steps {', '.join(map(str, sorted(steps)))}" if steps else ""
         raise FolderError(
-            f"{run}: it has {len(steps)} {validated}checkpoints{listed}; {count or 'at least 1'} are needed. "
-            "training.keep sets how many stay on disk; training.average_of = 'best' keeps the best ones"
+            f"{run} has {len(steps)} {validated}checkpoints{listed}, but {count or 'at least 1'} are needed; "
+            "training.keep sets how many a run keeps, and training.average_of = 'best' keeps the best ones"
         )
     chosen = sorted(steps[-count:] if count else steps)
     mean = mean_weights([load_weights(folder / f"step-{step}") for step in chosen])

@@ -75,7 +75,9 @@ def build_job(experiment: Experiment, prepared: Prepared, *, folder: Path, repor
     reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}{among}")
     reporter.say(*assembly.remarks(), *precision_warnings(training))
     if training.schedule.warmup > training.steps:
-        reporter.say("training.schedule.warmup is longer than training.steps: the learning rate never reaches its peak")
+        reporter.say(
+            "warning: training.schedule.warmup exceeds training.steps, so the learning rate never reaches its peak"
+        )
     return Job(
         config=training,
         seed=experiment.seed,
@@ -92,7 +94,7 @@ def build_job(experiment: Experiment, prepared: Prepared, *, folder: Path, repor
 
 
 def _gradient_flow(experiment: Experiment, prepared: Prepared) -> GradientFlow | None:
-    """The function that measures gradient flow at validations, if it is watched; not every task can be watched."""
+    """The function that measures gradient flow at validations; None if it is not watched, or not supported."""
     if not experiment.training.watch_gradients:
         return None
     assert isinstance(experiment.task, TranslationConfig | LanguageModellingConfig | TaggingConfig)

@@ -154,7 +154,7 @@ class CaptioningAssembly(BaseAssembly):
         return Corpus(len(store), positions, weight=weight, order=order, rate=rate, unit=self.preparation.unit)
 
     def selects(self, prepared: Prepared) -> ChosenMetric:
-        """BLEU, or exact match if most captions have no 4-gram, so that BLEU would be noise."""
+        """BLEU, or exact match if most captions are too short for a 4-gram, which makes BLEU noisy."""
         words = median_words([row[1].split(SEPARATOR)[0] for row in prepared.valid_text])
         if not is_short_for_bleu(words):
             return ChosenMetric(CaptioningJudge.selects)

@@ -1,4 +1,4 @@
-"""Changes of a run's settings when it is resumed: which settings may change, and why the others may not."""
+"""Changes a run's settings when it is resumed: which settings may change, and why the others may not."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,9 +24,9 @@ FIXED = {
     "training.optimiser.kind": _STATE,
     "training.precision": _STATE,
     "training.arithmetic": _STATE,
-    "training.warm_start": "the run has weights of its own by now",
+    "training.warm_start": "the run already has weights of its own",
 }
-"""The settings and sections that cannot change once a run has been started, with the reason why."""
+"""The settings and sections that cannot change once a run has started, with the reason."""
 
 
 def change_settings(
@@ -47,7 +47,7 @@ def change_settings(
 
 
 def changeable(of: type[Config]) -> list[str]:
-    """The keys that may change when a run is resumed; `SECTION.*` for all keys of a section but fixed ones."""
+    """The keys that may change when a run is resumed; `SECTION.*` stands for all keys of a section but fixed ones."""
     return list(_changeable(of, prefix="", depth=2))
 
 
@@ -64,7 +64,7 @@ def _changeable(config: type[BaseModel], *, prefix: str, depth: int) -> Iterator
 
 
 def _checked(after: Values, *, before: Values, of: type[C]) -> C:
-    """The changed config; settings without effect are rejected unless the run had such settings already."""
+    """The changed config; settings that have no effect are rejected, unless the run already had such settings."""
     try:
         check(of, before, origin=CONFIG)
         is_strict = True
@@ -81,10 +81,10 @@ def _refuse_fixed(folder: Path, *, before: Values, after: Values, of: type[Confi
         return
     listed = "".join(f"\n  {problem}" for problem in problems)
     raise ConfigError(
-        f"{folder}: not everything can change when a run is resumed:{listed}\n"
+        f"{folder}: some of these settings cannot be changed when a run is resumed:{listed}\n"
         f"these cannot: {', '.join(_fixed_keys(of))}\n"
         f"these may: {', '.join(changeable(of))}\n"
-        f"for other settings start another run, e.g. with training.warm_start={shell_path(folder)}"
+        f"to change the others, start a new run, e.g. with training.warm_start={shell_path(folder)}"
     )
 
 
@@ -93,9 +93,9 @@ def _fixed_keys(of: type[Config]) -> list[str]:
 
 
 def _reason(key: str, before: Any, after: Any) -> str | None:
-    """Why a setting cannot change from one value to another; None if it can."""
+    """The reason why a setting cannot change from one value to another; None if it can."""
     if key in ("training.ema", "training.averaged_sgd") and bool(before) != bool(after):
-        return "an average can be changed, but neither turned on nor off: the checkpoints depend on it"
+        return "averaging can be adjusted, but not turned on or off, because the checkpoints depend on it"
     sections = key.replace("[", ".").split(".")
     names = (".".join(sections[:count]) for count in range(1, len(sections) + 1))
     return next((FIXED[name] for name in names if name in FIXED), None)

@@ -52,10 +52,10 @@ SAMPLES = 100  # pairs with samples
 
 
 class EmbeddingJudge:
-    """Evaluates sentence vectors by retrieval: each held-out sentence looks for its partner among all of them.
+    """Evaluates sentence vectors by retrieval: each held-out sentence looks for its partner on the other side.
 
-    top1, top5 and mrr are the means of both directions, in %. The loss is that of groups of 128 consecutive pairs, so
-    that it does not depend on the size of batches.
+    top1, top5 and mrr are means over both directions, in %. The loss is computed over groups of 128 consecutive pairs,
+    so that it does not depend on the batch size.
     """
 
     metrics = METRICS
@@ -96,7 +96,7 @@ class EmbeddingJudge:
         return Judgement(values, self._samples(source, target, ranks.to_target), summary=summary)
 
     def _loss(self, source: Array, target: Array) -> float:
-        """The mean contrastive loss of the pairs, each compared with the others of its group that have other texts."""
+        """The mean contrastive loss; each pair is compared with the pairs of its group that have different texts."""
         task = self.encoder.task
         total = 0.0
         for start in range(0, len(source), TOGETHER):
@@ -109,7 +109,7 @@ class EmbeddingJudge:
         return total / max(1, len(source))
 
     def _samples(self, source: Array, target: Array, ranks: Array) -> list[str]:
-        """Sentences with their nearest ones of the other side, and with the rank of the partner if it is another."""
+        """Sentences with the nearest sentence of the other side and, if that is not the partner, the partner's rank."""
         found = nearest(source[:SAMPLES], target, top=1)
         samples = []
         for row, (index,) in enumerate(found.indices.tolist()):

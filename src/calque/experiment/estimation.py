@@ -1,7 +1,7 @@
-"""Runs of models that are estimated from counts of the corpus, such as n-gram models, not trained step by step.
+"""Runs of models that are estimated from counts, such as n-gram models, instead of trained step by step.
 
-Such a run has a single step: estimate, validate, save. It has no checkpoints. If it is stopped, resuming it starts the
-estimation again, which ends with the same bytes.
+Such a run consists of a single step: estimate, validate, save. It has no checkpoints. If it is stopped, resuming it
+repeats the estimation, which yields the same bytes.
 """
 
 import time
@@ -27,7 +27,7 @@ from calque.training.settings import TrainingConfig
 
 STEP = 1
 USED = ("batch", "device", "metric", "precision", "samples", "threads", "tensorboard", "tie_breaker")
-"""The training settings that such a run uses: those of validation and of the machine."""
+"""The training settings that such a run uses: those for validation and for the machine."""
 
 
 class Estimation(NamedTuple):
@@ -41,15 +41,16 @@ class Estimation(NamedTuple):
     reporter: Reporter
 
     def selection(self) -> Selection:
-        """The rule that selects models, of which there is only one here; `calque runs` shows its metric."""
+        """The rule that selects models. There is only one model here, but `calque runs` shows the metric."""
         metrics, metric = self.assembly.metrics, self.training.metric
         return Selection(metric, self.training.tie_breaker, metrics)
 
 
 def refuse_unused_training(values: Values, training: TrainingConfig) -> None:
-    """Raises a ConfigError for training settings that have no effect if a model is estimated.
+    """Raises a ConfigError for training settings that have no effect on a model that is estimated.
 
-    Defaults pass, and so does no label smoothing, the default of most tasks: `calque init` writes all of them.
+    Default values are accepted, because `calque init` writes all of them. So is a label smoothing of 0, the default of
+    most tasks.
     """
     given = values.get("training", {})
     defaults = TrainingConfig()
@@ -62,23 +63,25 @@ def refuse_unused_training(values: Values, training: TrainingConfig) -> None:
         listed = ", ".join(f"training.{name}" for name in unused)
         raise ConfigError(
             f"{listed}: no effect on this model, which is estimated from counts and not trained step by step; leave "
-            "out what has no effect"
+            "these settings out"
         )
     if training.batch.tokens == "auto":
-        raise ConfigError('training.batch.tokens = "auto": this model needs no batch that fits a GPU; leave it out')
+        raise ConfigError(
+            'training.batch.tokens = "auto" has no effect: this model is estimated without batches; leave it out'
+        )
 
 
 def complete_estimation(values: Values) -> Values:
-    """`values` with the training settings that an estimated model leaves open."""
+    """Fills in the training settings that the config of an estimated model leaves open."""
     threads = values.get("training", {}).get("threads") or torch.get_num_threads()
     settings = {"steps": STEP, "validate_every": STEP, "checkpoint_every": STEP, "device": "cpu", "threads": threads}
     return override(values, [f"training.{key}={value}" for key, value in settings.items()])
 
 
 def refuse_ranks(ranks: Ranks) -> None:
-    """Raises a ConfigError if several processes are to estimate one model."""
+    """Raises a ConfigError if several processes were started to estimate one model."""
     if ranks.count > 1:
-        raise ConfigError("this model is estimated by one process; start it without torchrun")
+        raise ConfigError("this model is estimated by a single process; start it without torchrun")
 
 
 def run_estimation(estimation: Estimation) -> Summary:
@@ -100,7 +103,7 @@ def run_estimation(estimation: Estimation) -> Summary:
         except StoppedError:
             reporter.note("stopped")
             command = f"calque train --resume {shell_path(folder)}"
-            raise Interrupted(f"stopped; the prepared data is kept; estimate the model with: {command}") from None
+            raise Interrupted(f"stopped; the prepared data is kept. To estimate the model: {command}") from None
         records.refuse_deleted()
         estimation.assembly.save_model(estimation.prepared, parameters=table_size(model))(
             folder / "model", model, judgement
@@ -132,7 +135,7 @@ def _estimate_and_judge(estimation: Estimation, stop_requested: Callable[[], boo
 
 
 def _finished(folder: Path) -> dict[str, float] | None:
-    """The values of the run's validation, if its model was saved."""
+    """The validation scores of the run; None if its model was not saved."""
     if not (folder / "model").is_dir():
         return None
     lines = read_journal(folder / "metrics.jsonl", counts=("step",))

@@ -113,7 +113,7 @@ class TranslationJudge:
 
 
 def greedy_search(search: SearchConfig, *, parts: int) -> SearchConfig:
-    """The settings of greedy search, with the length limits of `search` and batches 1/`parts` as large."""
+    """The settings of greedy search, with the length limits of `search` and its batch size divided by `parts`."""
     keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit")
     limits: dict[str, Any] = {key: getattr(search, key) for key in keys}
     return SearchConfig(beam=1, length_penalty=0.0, batch_tokens=max(1, search.batch_tokens // parts), **limits)

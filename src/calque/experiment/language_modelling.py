@@ -141,7 +141,7 @@ class LanguageModellingAssembly(BaseAssembly):
         return self._estimate if isinstance(self.model.network, NgramLanguageConfig) else None
 
     def _estimate(self, prepared: Prepared, watch: Watch) -> LanguageModel:
-        """An n-gram model with modified Kneser-Ney smoothing."""
+        """Estimates an n-gram model with modified Kneser-Ney smoothing."""
         network = self.model.network
         assert isinstance(network, NgramLanguageConfig)
         column = prepared.train[COLUMN]

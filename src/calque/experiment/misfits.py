@@ -1,4 +1,4 @@
-"""Settings that cannot be combined: for each kind of model, sentences that say which and what to set instead."""
+"""Finds settings that cannot be combined: for each kind of model, which they are and what to set instead."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, assert_never
@@ -60,11 +60,11 @@ IS_SET: dict[Setting, Callable[[Sections], object]] = {
     "weights": lambda sections: any(getattr(corpus, "weight", 1) != 1 for corpus in sections.data.train),
     "shortlist": lambda sections: sections.search.shortlist,
 }
-"""Whether an experiment changes a setting that only some models have."""
+"""For each setting that only some models support, whether an experiment changes it."""
 
 
 def misfits(sections: Sections) -> list[str]:
-    """Why settings of an experiment cannot be combined, one sentence each; empty if they can."""
+    """One sentence for each combination of settings that an experiment cannot have; empty if there is none."""
     match model := sections.model:
         case ModelConfig():
             return output_misfits(sections, model.output) + translation_misfits(sections, model)
@@ -86,15 +86,18 @@ def misfits(sections: Sections) -> list[str]:
             assert_never(model)
 
 
-def unsupported(sections: Sections, reasons: Mapping[Setting, str], *, others: str = "translation") -> list[str]:
-    """The reasons against the settings that an experiment changes; no model but `others` samples subwords."""
+def unsupported(sections: Sections, reasons: Mapping[Setting, str], *, models: str) -> list[str]:
+    """The `reasons` for those settings that the experiment changes; `models` do not support subword sampling."""
     kind = sections.training.subwords.kind
-    all_reasons = {"subwords": f"training.subwords.kind = {kind!r} is for {others}; set it to 'fixed'", **reasons}
+    all_reasons = {
+        "subwords": f"training.subwords.kind = {kind!r} is not supported for {models}; set it to 'fixed'",
+        **reasons,
+    }
     return [all_reasons[setting] for setting, is_set in IS_SET.items() if setting in all_reasons and is_set(sections)]
 
 
 def output_misfits(sections: Sections, output: OutputConfig) -> list[str]:
-    """Why label smoothing and an output layer cannot be combined; empty if they can."""
+    """The reason why label smoothing and an output layer cannot be combined; empty if they can."""
     smoothing = sections.training.label_smoothing
     if not smoothing or output.kind == "full":
         return []
@@ -105,7 +108,7 @@ def output_misfits(sections: Sections, output: OutputConfig) -> list[str]:
 
 
 def coverage_misfits(search: SearchConfig, decoder: str) -> list[str]:
-    """Why a coverage penalty and a kind of decoder cannot be combined; empty if they can."""
+    """The reason why a coverage penalty and a kind of decoder cannot be combined; empty if they can."""
     if search.coverage <= 0 or decoder not in ("recurrent", "cho"):
         return []
     return [
@@ -115,10 +118,10 @@ def coverage_misfits(search: SearchConfig, decoder: str) -> list[str]:
 
 
 def translation_misfits(sections: Sections, model: ModelConfig) -> list[str]:
-    """Why settings of translation cannot be combined, one sentence each."""
+    """One sentence for each combination of settings that a translation model cannot have."""
     training, search = sections.training, sections.search
     if isinstance(sections.text, FormsConfig):
-        return ["text.kind = 'forms' is for taggers; source and target are text, e.g. with text.kind = 'tokens'"]
+        return ["text.kind = 'forms' is supported for taggers only; set it to e.g. 'tokens'"]
     problems = objective_misfits(
         training.objective,
         model=model,
@@ -136,44 +139,50 @@ def translation_misfits(sections: Sections, model: ModelConfig) -> list[str]:
 
 
 def phrase_misfits(sections: Sections) -> list[str]:
-    """Why settings of a statistical translation model cannot be combined, one sentence each."""
+    """One sentence for each combination of settings that a statistical translation model cannot have."""
     reasons: dict[Setting, str] = {
-        "objective": "training.objective is for neural models; a statistical model is estimated from counts",
-        "forms": "text.kind = 'forms' is for taggers; source and target are text, e.g. with text.kind = 'words'",
+        "objective": "training.objective is not supported for statistical models, which are estimated from counts; "
+        "leave it out",
+        "forms": "text.kind = 'forms' is supported for taggers only; set it to e.g. 'words'",
         "weights": "data.train: a statistical model counts every pair once, so weight must be 1",
     }
-    problems = unsupported(sections, reasons, others="neural models")
+    problems = unsupported(sections, reasons, models="statistical models")
     if sections.search != SearchConfig():
         problems.append(
-            "search: beam search is for neural models; model.search has the limits of stack decoding, which a "
-            "statistical model uses"
+            "search: beam search is not supported for statistical models, which use stack decoding; set its limits in "
+            "model.search instead"
         )
     return problems
 
 
 def language_misfits(sections: Sections, model: LanguageModelConfig) -> list[str]:
-    """Why settings of a language model cannot be combined, one sentence each."""
+    """One sentence for each combination of settings that a language model cannot have."""
     training, task, search = sections.training, sections.task, sections.search
     reasons: dict[Setting, str] = {
-        "objective": "training.objective is for translation; a language model minimises the cross-entropy of its text",
-        "forms": "text.kind = 'forms' is for taggers; a language model reads text, e.g. with text.kind = 'tokens'",
-        "shortlist": "search.shortlist is for translation: a language model has no source; set it to false",
+        "objective": "training.objective is not supported for language models, which minimise cross-entropy; leave it "
+        "out",
+        "forms": "text.kind = 'forms' is supported for taggers only; set it to e.g. 'tokens'",
+        "shortlist": "search.shortlist is not supported for language models, which have no source; set it to false",
     }
     if model.network.kind == "ngram":
-        reasons["smoothing"] = "training.label_smoothing: an n-gram model is not trained by gradients; set it to 0"
+        reasons["smoothing"] = (
+            "training.label_smoothing has no effect on n-gram models, which are estimated from counts; set it to 0"
+        )
         reasons["weights"] = "data.train: an n-gram model counts every line once, so weight must be 1"
     elif isinstance(task, LanguageModellingConfig) and task.reading == "running":
         reasons["weights"] = "data.train: running text is read from end to end, so weight must be 1"
-    problems = unsupported(sections, reasons)
+    problems = unsupported(sections, reasons, models="language models")
     if sections.text.kind == "columns":
-        problems.append("text.kind = 'columns' is for source and target; a language model has one text")
+        problems.append(
+            "text.kind = 'columns' is for pairs, but a language model reads a single text; set it to e.g. 'tokens'"
+        )
     if search.coverage > 0:
         problems.append(
             f"search.coverage = {search.coverage} needs attention over a source, which a language model does not have; "
             "set search.coverage = 0"
         )
     if search.method == "risk":
-        problems.append("search.method = 'risk' is for translation; a language model generates with 'sample' or 'beam'")
+        problems.append("search.method = 'risk' is not supported for language models; set it to 'sample' or 'beam'")
     if isinstance(task, LanguageModellingConfig) and task.reading == "running":
         if training.batch.shapes == "static" and task.jitter:
             problems.append("task.jitter and training.batch.shapes = 'static' cannot be combined; turn one of them off")
@@ -183,112 +192,122 @@ def language_misfits(sections: Sections, model: LanguageModelConfig) -> list[str
 
 
 def tagging_misfits(sections: Sections, model: TaggerConfig | HiddenMarkovConfig) -> list[str]:
-    """Why settings of a tagger cannot be combined, one sentence each."""
+    """One sentence for each combination of settings that a tagger cannot have."""
     smoothing, invalid, text = sections.training.label_smoothing, sections.data.invalid, sections.text
     reasons: dict[Setting, str] = {
-        "objective": "training.objective is for translation; a tagger minimises the loss of its labels",
-        "compile": "training.compile: taggers are not compiled; set it to false",
-        "invalid": f"data.invalid = {invalid!r} is for text; labelled words that are not UTF-8 are always rejected "
-        "with file and line",
+        "objective": "training.objective is not supported for taggers, which minimise the loss of their labels; leave "
+        "it out",
+        "compile": "training.compile is not supported for taggers; set it to false",
+        "invalid": f"data.invalid = {invalid!r} is not supported for taggers, as labelled words that are not UTF-8 are "
+        "always rejected with file and line; set it to 'fail'",
     }
     problems = []
     if isinstance(model, HiddenMarkovConfig):
         reasons["smoothing"] = (
-            "training.label_smoothing: a hidden Markov tagger is not trained by gradients; set it to 0"
+            "training.label_smoothing has no effect on hidden Markov taggers, which are estimated from counts; set it "
+            "to 0"
         )
         reasons["weights"] = "data.train: a hidden Markov tagger counts every sentence once, so weight must be 1"
         if isinstance(sections.task, TaggingConfig) and sections.task.inputs:
             problems.append(
-                "task.inputs: a hidden Markov tagger reads words alone; leave it out, or train another system"
+                "task.inputs: a hidden Markov tagger reads only words; leave it out, or train another system"
             )
     elif model.head == "crf":
         reasons["smoothing"] = (
             f"training.label_smoothing = {smoothing} and model.head = 'crf' cannot be combined, as a CRF has "
-            "probabilities of label sequences only; set it to 0, or model.head = 'softmax'"
+            "probabilities of label sequences only; set training.label_smoothing = 0, or model.head = 'softmax'"
         )
     if not isinstance(text, FormsConfig):
         problems.append(f"text.kind = {text.kind!r}: a tagger needs a list of words; set it to 'forms'")
-    return unsupported(sections, reasons) + problems
+    return unsupported(sections, reasons, models="taggers") + problems
 
 
 def embedding_misfits(sections: Sections) -> list[str]:
-    """Why settings of a sentence encoder cannot be combined, one sentence each."""
+    """One sentence for each combination of settings that a sentence encoder cannot have."""
     smoothing = sections.training.label_smoothing
     reasons: dict[Setting, str] = {
-        "objective": "training.objective is for translation; a sentence encoder has its contrastive loss only",
-        "forms": "text.kind = 'forms' is for taggers; source and target are text, e.g. with 'tokens'",
-        "smoothing": f"training.label_smoothing = {smoothing}: pairs have no labels; set it to 0",
-        "compile": "training.compile: sentence encoders are not compiled; set it to false",
-        "gradients": "training.watch_gradients: gradient flow is not measured for sentence encoders; set it to 0",
+        "objective": "training.objective is not supported for sentence encoders, which minimise a contrastive loss; "
+        "leave it out",
+        "forms": "text.kind = 'forms' is supported for taggers only; set it to e.g. 'tokens'",
+        "smoothing": f"training.label_smoothing = {smoothing} is not supported for sentence encoders, as pairs have no "
+        "labels; set it to 0",
+        "compile": "training.compile is not supported for sentence encoders; set it to false",
+        "gradients": "training.watch_gradients is not supported for sentence encoders; set it to 0",
     }
-    problems = unsupported(sections, reasons)
+    problems = unsupported(sections, reasons, models="sentence encoders")
     if sections.data.aligned:
-        problems.append("data.train: word alignments are for translation; leave them out")
+        problems.append("data.train: word alignments are not supported for sentence encoders; leave them out")
     return problems
 
 
 def recommendation_misfits(sections: Sections, model: RecommenderConfig) -> list[str]:
-    """Why settings of a recommender cannot be combined, one sentence each."""
+    """One sentence for each combination of settings that a recommender cannot have."""
     smoothing, invalid = sections.training.label_smoothing, sections.data.invalid
     reasons: dict[Setting, str] = {
-        "objective": "training.objective is for translation; a recommender minimises the loss of model.output",
-        "compile": "training.compile: recommenders are not compiled; set it to false",
-        "gradients": "training.watch_gradients: the gradient flow of recommenders is not recorded; set it to 0",
-        "invalid": f"data.invalid = {invalid!r} is for text; ids that are not UTF-8 are always rejected with file and "
-        "line",
+        "objective": "training.objective is not supported for recommenders, which minimise the loss of model.output; "
+        "leave it out",
+        "compile": "training.compile is not supported for recommenders; set it to false",
+        "gradients": "training.watch_gradients is not supported for recommenders; set it to 0",
+        "invalid": f"data.invalid = {invalid!r} is not supported for recommenders, as ids that are not UTF-8 are "
+        "always rejected with file and line; set it to 'fail'",
     }
     if model.output.kind != "full":
         reasons["smoothing"] = (
             f"training.label_smoothing = {smoothing} and model.output.kind = {model.output.kind!r} cannot be combined, "
             "as smoothing needs the scores of all items; set training.label_smoothing = 0"
         )
-    problems = unsupported(sections, reasons)
+    problems = unsupported(sections, reasons, models="recommenders")
     if sections.text != SentencePieceConfig():
-        problems.append("text: a recommender reads items, not text; remove the section")
+        problems.append("text: a recommender reads items, not text; remove this section")
     return problems
 
 
 def recognition_misfits(sections: Sections, model: RecogniserConfig) -> list[str]:
-    """Why settings of a recogniser cannot be combined, one sentence each."""
+    """One sentence for each combination of settings that a speech recogniser cannot have."""
     text, search, smoothing = sections.text, sections.search, sections.training.label_smoothing
     reasons: dict[Setting, str] = {
-        "objective": "training.objective is for translation; a recogniser minimises the loss of its transcripts",
-        "compile": "training.compile: recognisers are not compiled; set it to false",
-        "gradients": "training.watch_gradients: gradient flow is not measured for speech recognisers; set it to 0",
+        "objective": "training.objective is not supported for speech recognisers, which have losses of their own; "
+        "leave it out",
+        "compile": "training.compile is not supported for speech recognisers; set it to false",
+        "gradients": "training.watch_gradients is not supported for speech recognisers; set it to 0",
     }
     if model.head == "ctc":
         reasons["smoothing"] = (
             f"training.label_smoothing = {smoothing} and model.head = 'ctc' cannot be combined, as CTC has "
-            "probabilities of whole texts; set it to 0"
+            "probabilities of whole texts only; set training.label_smoothing = 0"
         )
-    problems = unsupported(sections, reasons)
+    problems = unsupported(sections, reasons, models="speech recognisers")
     if text.kind in ("forms", "columns"):
-        problems.append(f"text.kind = {text.kind!r}: transcripts are one text, e.g. text.kind = 'characters'")
+        problems.append(
+            f"text.kind = {text.kind!r} is not supported for speech recognisers; set it to e.g. 'characters'"
+        )
     if sections.data.invalid == "replace":
-        problems.append("data.invalid = 'replace' is for text; recordings that cannot be read: 'fail' or 'skip'")
+        problems.append("data.invalid = 'replace' is not supported for recordings; set it to 'fail' or 'skip'")
     if search.method != "beam" or search.shortlist:
-        setting = "shortlist = true" if search.shortlist else f"method = {search.method!r}"
-        problems.append(f"search.{setting} is for translation; speech is decoded with search.method = 'beam'")
+        setting, value = (
+            ("shortlist = true", "false") if search.shortlist else (f"method = {search.method!r}", "'beam'")
+        )
+        problems.append(f"search.{setting} is not supported for speech recognisers; set it to {value}")
     return problems
 
 
 def captioning_misfits(sections: Sections, model: CaptionerConfig) -> list[str]:
-    """Why settings of a captioner cannot be combined, one sentence each."""
+    """One sentence for each combination of settings that a captioner cannot have."""
     text, task, search, stride = sections.text, sections.task, sections.search, model.image.stride
     reasons: dict[Setting, str] = {
-        "objective": "training.objective is for translation; a captioner minimises the cross-entropy of captions",
-        "compile": "training.compile: captioners are not compiled; set it to false",
-        "gradients": "training.watch_gradients: the gradients of captioners are not measured; set it to 0",
-        "shortlist": "search.shortlist is for translation: an image has no words; set it to false",
+        "objective": "training.objective is not supported for captioners, which minimise cross-entropy; leave it out",
+        "compile": "training.compile is not supported for captioners; set it to false",
+        "gradients": "training.watch_gradients is not supported for captioners; set it to 0",
+        "shortlist": "search.shortlist is not supported for captioners, as an image has no words; set it to false",
     }
-    problems = unsupported(sections, reasons) + coverage_misfits(search, model.decoder.kind)
+    problems = unsupported(sections, reasons, models="captioners") + coverage_misfits(search, model.decoder.kind)
     if text.kind in ("forms", "columns"):
-        problems.append(f"text.kind = {text.kind!r} is for other tasks; captions are one text")
+        problems.append(f"text.kind = {text.kind!r} is not supported for captioners; set it to e.g. 'words'")
     if search.method != "beam":
-        problems.append(f"search.method = {search.method!r}: captions are found by beam search; set it to 'beam'")
+        problems.append(f"search.method = {search.method!r} is not supported for captioners; set it to 'beam'")
     if isinstance(task, CaptioningConfig) and task.size % stride:
         problems.append(
-            f"task.size = {task.size} must be a multiple of the {stride} pixels that a vector of model.image stands "
-            f"for, e.g. {max(1, round(task.size / stride)) * stride}"
+            f"task.size = {task.size} must be a multiple of {stride}, the side in pixels of the square that each "
+            f"vector of model.image stands for, e.g. {max(1, round(task.size / stride)) * stride}"
         )
     return problems

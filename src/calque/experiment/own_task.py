@@ -44,8 +44,8 @@ from calque.training.settings import TrainingConfig
 class OwnTask(NamedTuple):
     """A task with everything that a run needs to train it.
 
-    The model is trained in place, starting with its current weights; `train` may be in memory (`store_in_memory`) or
-    on disk. Without `save_model`, only the weights of the best model are saved.
+    The model is trained in place, starting with its current weights. The store `train` may be in memory
+    (`store_in_memory`) or on disk. Without `save_model`, only the weights of the best model are saved.
 
     >>> calque.train({"training": {"steps": 500}}, task=OwnTask(task, model, train=store, judge=judge))
     """
@@ -64,7 +64,7 @@ IDLE: Mapping[str, object] = {
     "warm_start": None,
     "watch_gradients": 0,
 }
-"""The training settings that have no effect on a user's own task, with the values that they may have."""
+"""The training settings that have no effect on a user's own task, with the only value that each may have."""
 
 CHUNK = 1 << 24  # bytes of a column that are hashed at a time
 
@@ -93,7 +93,7 @@ def resume_own(
 ) -> Run:
     """Continues a run of a user's own task, from its newest checkpoint or from the beginning.
 
-    The `settings`, as `KEY=VALUE`, are changed first.
+    First, the `settings` are changed; each is written as `KEY=VALUE`.
     """
     with joined_ranks() as ranks:
         if settings:
@@ -102,7 +102,7 @@ def resume_own(
 
 
 def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
-    """Creates a run folder with its completed config, and returns its path."""
+    """Creates a run folder that contains the completed config, and returns its path."""
     experiment = check(OwnExperiment, config, origin="config")
     _refuse_idle(experiment.training, names=experiment.training.model_fields_set)
     _refuse_unfit(own, experiment.training)
@@ -153,10 +153,10 @@ def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool, observer
 def _read(own: OwnTask, folder: Path) -> OwnExperiment:
     """The config of a run, checked against the task."""
     if not (folder / CONFIG).is_file():
-        raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
+        raise FolderError(f"{folder} is not a run folder: it has no {CONFIG}")
     values = upgrade_training(read_toml(folder / CONFIG))
     if not is_own_run(folder):
-        raise ConfigError(f"{folder}: not a run of a user's own task; resume it without a task")
+        raise ConfigError(f"{folder} is not a run of a user's own task; resume it without task=")
     experiment = check(OwnExperiment, values, origin=str(folder / CONFIG), written=True)
     training, defaults = experiment.training, TrainingConfig()
     _refuse_idle(training, names=[name for name in IDLE if getattr(training, name) != getattr(defaults, name)])
@@ -176,7 +176,7 @@ def _change(own: OwnTask, folder: Path, settings: Sequence[str]) -> str:
 
 
 def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: ExitStack, ranks: int) -> str:
-    """Locks the run and records what it is trained with; raises a DataError if the data has changed since its start."""
+    """Locks the run and writes its record; raises a DataError if the data has changed since the run started."""
     stack.enter_context(run_lock(folder))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(own.train)) + "\n")
     facts = run_facts(experiment.training, data=_fingerprint(own.train), ranks=ranks, metrics=own.judge.metrics)
@@ -185,18 +185,18 @@ def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: Exit
 
 
 def _refuse_idle(training: TrainingConfig, *, names: Collection[str]) -> None:
-    """Raises a ConfigError for those of the named settings that have no effect on a user's own task."""
+    """Raises a ConfigError if any of the named settings has no effect on a user's own task."""
     idle = [f"training.{name}" for name, off in IDLE.items() if name in names and getattr(training, name) != off]
     if idle:
         raise ConfigError(
-            f"{', '.join(idle)}: not used by a task of your own, whose model and loss are yours; leave it out"
+            f"{', '.join(idle)}: no effect on a task of your own, which defines its own model and loss; leave it out"
         )
 
 
 def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
     missing = [name for name in own.task.reads if name not in own.train]
     if missing:
-        raise ConfigError(f"the store has no column {' and '.join(missing)}, which the task reads")
+        raise ConfigError(f"the task reads the column {' and '.join(missing)}, which the store does not have")
     refuse_unknown_metrics(training, metrics=own.judge.metrics)
     if training.batch.tokens == "auto":
         raise ConfigError("training.batch.tokens = 'auto' is not supported for a task of your own; set a number")
@@ -204,12 +204,12 @@ def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
 
 
 def _fingerprint(store: Store) -> dict[str, str]:
-    """The SHA-256 of every column, so that changed data is noticed when a run is resumed."""
+    """The SHA-256 of every column, so that changed data is detected when a run is resumed."""
     return {f"column {name}": _digest(column.values, column.lengths) for name, column in store.columns.items()}
 
 
 def _digest(*arrays: NDArray[Any]) -> str:
-    """The SHA-256 of the arrays' bytes, read in chunks: a column may be larger than the memory."""
+    """The SHA-256 of the arrays' bytes, read in chunks because a column may be larger than memory."""
     digest = hashlib.sha256()
     for array in arrays:
         rows = max(1, CHUNK * len(array) // max(1, array.nbytes))

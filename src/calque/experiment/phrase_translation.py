@@ -1,4 +1,4 @@
-"""Statistical translation as an experiment: its tables are estimated, its weights tuned on the validation data."""
+"""Statistical translation as an experiment: estimates its tables, and tunes its weights on the validation data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -57,7 +57,7 @@ class PhraseTranslationAssembly(BaseAssembly):
         return self._estimate
 
     def _estimate(self, prepared: Prepared, watch: Watch) -> PhraseTables:
-        """Estimates the tables, and tunes the weights, which the model's folder records."""
+        """Estimates the tables and tunes the weights, which the model folder records."""
         config, tokenizers = self.model, load_tokenizers(prepared.vocabularies)
         source, target = prepared.train["source"], prepared.train["target"]
         source_forms = None
@@ -82,15 +82,15 @@ class PhraseTranslationAssembly(BaseAssembly):
         return tables
 
     def _tuned(self, translator: PhraseTranslator, prepared: Prepared, watch: Watch) -> dict[str, float]:
-        """The weights with which the translations of the validation sources have the best BLEU."""
+        """Tunes the weights for the best BLEU on the validation data, and returns them."""
         tuning, texts = self.model.tuning, prepared.valid_text[: self.model.tuning.sentences]
         sources = [translator.read(row[0]) for row in texts]
         watch.say(f"tuning {len(translator.phrases.weights)} weights on {len(sources):,} validation pairs")
 
         def report(tuned: TuningReport) -> None:
             watch.say(
-                f"tuning, iteration {tuned.iteration}: BLEU {tuned.score:.2f}; {tuned.candidates:,} candidates, of "
-                f"which the new weights select those with {tuned.expected:.2f}"
+                f"tuning, iteration {tuned.iteration}: BLEU {tuned.score:.2f}; among {tuned.candidates:,} candidates, "
+                f"the new weights select translations with BLEU {tuned.expected:.2f}"
             )
 
         tuner = Tuner(
@@ -105,7 +105,7 @@ class PhraseTranslationAssembly(BaseAssembly):
         return {name: round(value, 6) for name, value in tuner.tune(translator.phrases).weights.items()}
 
     def build(self, prepared: Prepared) -> nn.Module:
-        raise ConfigError("a statistical translation model is estimated, not built")
+        raise ConfigError("a statistical translation model has no network to build; it is estimated")
 
     def task(self, prepared: Prepared) -> Task:
         raise ConfigError("a statistical translation model has no training loop")
@@ -150,7 +150,7 @@ class PhraseTranslationAssembly(BaseAssembly):
 
 
 class PhraseJudge:
-    """Validates a statistical translation model: the quality of its translations; it has no loss."""
+    """Validates a statistical translation model by the quality of its translations; it has no loss."""
 
     metrics = METRICS
     selects = "bleu"

@@ -45,7 +45,7 @@ LARGEST = 1 << 16  # assumed number of items before the catalogue is known
 
 
 class RecommendationJudge:
-    """Ranks the held-out item of every user among the whole catalogue: HR, NDCG and MRR, between 0 and 1."""
+    """Ranks the held-out item of every user in the whole catalogue; measures HR, NDCG and MRR, between 0 and 1."""
 
     metrics = METRICS
     reports = tuple(METRICS)
@@ -122,7 +122,7 @@ class RecommendationAssembly(BaseAssembly):
         return model
 
     def estimator(self) -> Estimator | None:
-        """Popularity is counted, not trained: the catalogue has the counts already."""
+        """For a model of popularity, the function that takes its counts from the catalogue; otherwise None."""
         return self._counted if self.model.is_estimated else None
 
     def _counted(self, prepared: Prepared, watch: Watch) -> RecommenderModel:
@@ -172,7 +172,7 @@ class RecommendationAssembly(BaseAssembly):
         split = "leave-one-out" if self.preparation.splits_rows else "validation files"
         lines = [f"items: {items:,} in the catalogue, read {total:,} times in training; split: {split}"]
         if never := sum(count == 0 for count in catalogue.counts[FIRST_ITEM:]):
-            lines.append(f"warning: {never:,} items of the catalogue do not occur in training, only in held-out items")
+            lines.append(f"warning: {never:,} items of the catalogue occur only as held-out items, never in training")
         return lines
 
     def _catalogue(self, prepared: Prepared) -> Catalogue:

@@ -62,7 +62,7 @@ class Run(NamedTuple):
 
 
 Preparing = Callable[[], AbstractContextManager[Callable[[str, int, int], None] | None]]
-"""Opens a progress display for data preparation: yields a function of a label, the amount done and the total."""
+"""Opens a progress display for data preparation; yields a function of a label, the amount done and the total."""
 
 
 def train(
@@ -76,11 +76,11 @@ def train(
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
-    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus; so
-    are the text settings if it has none.
+    Settings that the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
+    So are the text settings if the config has no text section.
 
-    `observer` is called with the gradients of each update. `origin` names the source of the values in messages, if they
-    do not come from a file.
+    `observer` is called with the gradients of every update. If the values do not come from a file, messages use
+    `origin` to say where they come from.
     """
     match config:
         case Experiment():
@@ -112,9 +112,9 @@ def resume(
     preparing: Preparing = nullcontext,
     observer: TrainingObserver | None = None,
 ) -> Run:
-    """Continues a run from its newest checkpoint, or from the beginning if it was stopped before the first.
+    """Continues a run from its newest checkpoint, or from the beginning if it has none.
 
-    The `settings`, as `KEY=VALUE`, are changed first.
+    First, the `settings` are changed; each is written as `KEY=VALUE`.
     """
     with joined_ranks() as ranks:
         if settings:
@@ -125,7 +125,7 @@ def resume(
 def _start(config: object, values: Values, *, run: Path | str | None, origin: str, notes: list[str]) -> str:
     """Creates a run folder with its config, after checking that the experiment can be built.
 
-    A message about text settings that were chosen is appended to `notes`.
+    If text settings are chosen automatically, a message about them is appended to `notes`.
     """
     values, message = choose_text(values)
     notes += [message] if message else []
@@ -137,7 +137,7 @@ def _start(config: object, values: Values, *, run: Path | str | None, origin: st
     folder = new_run_folder(None if run is None else Path(run))
     with run_lock(folder):
         if (folder / CONFIG).exists():
-            raise FolderError(f"{folder}: another process has just started a run here")
+            raise FolderError(f"{folder}: another process has just started a run here; choose another folder")
         write_atomically(folder / CONFIG, written)
     return str(folder)
 
@@ -176,12 +176,12 @@ def _continue(
             assembly.draw(folder)
             draw_recorded_gradients(folder)
         elif ranks.leads and not quiet:
-            reporter.say("no plots: matplotlib is not installed (pip install matplotlib)")
+            reporter.say("nothing was plotted, because matplotlib is not installed (pip install matplotlib)")
     return Run(folder, experiment, summary)
 
 
 def run_job(job: Job) -> Summary:
-    """Runs the training loop; draws the curves of an interrupted run."""
+    """Runs the training loop; if it is interrupted, the curves are still drawn."""
     try:
         return run_loop(job)
     except Interrupted:
@@ -193,7 +193,7 @@ def run_job(job: Job) -> Summary:
 
 
 def _is_deterministic(folder: Path) -> bool:
-    """Whether the run in a folder has training.deterministic; raises a FolderError if it is not a run folder."""
+    """Whether a run sets training.deterministic; raises a FolderError if the folder is not a run folder."""
     _refuse_other_folder(folder)
     return bool(read_toml(folder / CONFIG).get("training", {}).get("deterministic"))
 
@@ -214,11 +214,11 @@ def _refuse_other_folder(folder: Path) -> None:
             raise FolderError(f"{folder}: no such folder{hint}")
         if has_int8_weights(folder):
             raise FolderError(
-                f"{folder}: a model with weights rounded to 8 bits, which cannot be trained further; resume the run "
+                f"{folder} is a model with 8-bit weights, which cannot be trained further; resume the run "
                 "that it was made from"
             )
         reason = "it is a model, a checkpoint or a store" if (folder / MANIFEST).exists() else f"it has no {CONFIG}"
-        raise FolderError(f"{folder}: not a run folder: {reason}")
+        raise FolderError(f"{folder} is not a run folder: {reason}")
 
 
 def _lock(folder: Path, stack: ExitStack) -> str:
@@ -227,13 +227,13 @@ def _lock(folder: Path, stack: ExitStack) -> str:
 
 
 def _open_run(folder: Path, prepared: Sequence[Prepared]) -> tuple[Experiment, Prepared]:
-    """The completed config of a run, and its data: `prepared` on the leading rank, opened from disk on the others."""
+    """The completed config of a run and its data: `prepared` on the first rank, opened from disk on the others."""
     experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
     return experiment, prepared[0] if prepared else open_prepared(_store(experiment, folder))
 
 
 def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: list[Prepared]) -> str:
-    """Prepares the data, which is appended to `prepared`, and completes the config; returns lines for the log."""
+    """Prepares the data, appends it to `prepared` and completes the config; returns lines for the log."""
     values, begun = read_toml(folder / CONFIG), (folder / RECORD).exists()
     if begun:
         values = upgrade_training(values)
@@ -286,9 +286,8 @@ def _selection(
 ) -> tuple[list[str], list[str]]:
     """The settings `KEY=VALUE` of metric and tie-breaker, and a message if the chosen metric is unusual for the task.
 
-    They are chosen where the config leaves them open.
-
-    A run that an earlier version began keeps the metric and the tie-breaker of that version.
+    Those that the config leaves open are chosen here. A run that an earlier version of Calque started keeps the metric
+    and the tie-breaker of that version.
     """
     refuse_unknown_metrics(training, metrics=assembly.metrics)
     given, metric, reason = values.get("training", {}), training.metric, ""
@@ -300,7 +299,7 @@ def _selection(
         is_earlier = begun and "tie_breaker" not in given
         tie_breaker = "loss" if is_earlier else assembly.metrics[metric].tie_breaker
     assignments = [f"training.metric={metric}", f"training.tie_breaker={tie_breaker}"]
-    return assignments, [f"training.metric = {metric}, then {tie_breaker}: {reason}"] if reason else []
+    return assignments, [f"training.metric = {metric}, with ties broken by {tie_breaker}: {reason}"] if reason else []
 
 
 def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Mapping[str, Metric]) -> dict[str, Any]:
@@ -315,7 +314,7 @@ def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Ma
 
 
 def _settings(experiment: Experiment) -> Values:
-    """The settings that run.json records: all but workers, data and text; prepared data has a fingerprint instead."""
+    """The settings that run.json records: all but workers, data and text, for which it has a data fingerprint."""
     values = experiment.model_dump(mode="json", exclude={"data", "text"})
     del values["training"]["batch"]["workers"]
     return values
@@ -326,7 +325,7 @@ def _store(experiment: Experiment, folder: Path) -> Path:
 
 
 def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
-    """The largest batch that fits into memory, counted over all ranks."""
+    """The largest batch that fits into memory, as the total over all ranks."""
     assembly, training = assembly_of(experiment), experiment.training
     model = initial_model(experiment, prepared, ranks=ranks)
     trial = Trial(model, assembly.task(prepared), prepared.train, training.precision)
@@ -336,7 +335,7 @@ def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
 
 @contextmanager
 def arithmetic(config: TrainingConfig) -> Iterator[None]:
-    """A context that sets the number of threads, and makes operations deterministic if configured."""
+    """A context that sets the number of threads and, if configured, makes operations deterministic."""
     torch.set_num_threads(config.threads or torch.get_num_threads())
     if not config.deterministic:
         yield
@@ -358,10 +357,10 @@ def _describe(prepared: Prepared, assembly: Assembly) -> list[str]:
 
 
 def _discard(folder: Path, *, has_record: bool) -> bool:
-    """Removes a run that ended with a user's mistake before its first step, so that its name is free again.
+    """Removes a run that a user's mistake ended before its first step, so that its name can be used again.
 
-    With `has_record`, a run that has a record and a log is removed too. Prepared data stays for the corrected config;
-    returns whether there is any.
+    With `has_record`, a run that has a record and a log is removed too. Prepared data is kept for the corrected config.
+    Returns whether there is prepared data.
     """
     with suppress(FolderError), run_lock(folder, patience=0):  # another process may have locked it by now
         names = {path.name for path in folder.iterdir()}
@@ -376,6 +375,6 @@ def _discard(folder: Path, *, has_record: bool) -> bool:
 
 def _reuse_hint(folder: Path) -> str:
     return (
-        f"the prepared data is kept in {folder / STORE}: --run {shell_path(folder)} uses it with a corrected "
-        "config; remove it if data or text settings change"
+        f"the prepared data is kept in {folder / STORE}; to reuse it with a corrected config, give --run "
+        f"{shell_path(folder)}, or remove it if data or text settings change"
     )

@@ -1,4 +1,4 @@
-"""The root config: everything a run depends on, and how its values are collected."""
+"""The root config, which contains everything that a run depends on, and how its values are collected."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,13 +52,13 @@ DEFAULT_SYSTEMS = {
     "recognition": "speech",
     "captioning": "xu2015",
 }
-"""For each task, the kinds of models that it trains (MODELS), the usual kind first, and its default system."""
+"""For each task, the kinds of models that it trains (MODELS), the default first, and its default system."""
 TASKS = {kind: task for task, kinds in MODELS.items() for kind in kinds}
 """For each kind of model, its task."""
 
 
 class Experiment(Config):
-    """Everything a run depends on: the sections of a config file.
+    """Everything that a run depends on: the sections of a config file.
 
     >>> corpus = {"kind": "files", "source": "train.de", "target": "train.en"}
     >>> experiment = Experiment(data={"train": [corpus]}, training={"steps": 2000})
@@ -79,7 +79,7 @@ class Experiment(Config):
     def _usual_kinds(cls, values: Any) -> Any:
         """Fills in the default kind of sections without one, so that text.vocabulary_size=4000 is enough.
 
-        The kind of task follows from the kind of model, and the other way round.
+        The kind of task is derived from the kind of model, and vice versa.
         """
         return with_kinds(values) if isinstance(values, dict) else values
 
@@ -88,7 +88,7 @@ class Experiment(Config):
         task, kinds = self.task.kind, MODELS[self.task.kind]
         if self.model.kind not in kinds:
             listed = " or ".join(map(repr, kinds))
-            raise ValueError(f"task.kind = {task!r} trains model.kind = {listed}, not {self.model.kind!r}")
+            raise ValueError(f"task.kind = {task!r} needs model.kind = {listed}, not {self.model.kind!r}")
         if problems := misfits(self):
             raise ValueError("; ".join(problems))
         return self
@@ -112,7 +112,7 @@ class OwnExperiment(Config):
 def with_kinds(values: Values) -> Values:
     """The values of an experiment, with the kinds of its text, model and task sections filled in.
 
-    For tasks other than translation, a missing model section and label smoothing (0) are filled in too.
+    For tasks other than translation, the model section and a label smoothing of 0 are filled in too if missing.
     """
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
@@ -140,7 +140,7 @@ def with_kinds(values: Values) -> Values:
 
 
 def words_by_default(text: Any) -> Any:
-    """A text section of a statistical translation model: all words of the corpus, unless it has another kind."""
+    """The text section of a statistical translation model, by default with all words of the corpus."""
     if text is None or (isinstance(text, dict) and text.get("kind", "words") == "words"):
         return {"kind": "words", "vocabulary_size": 1_000_000, **(text or {})}
     return text
@@ -149,7 +149,7 @@ def words_by_default(text: Any) -> Any:
 def experiment_values(
     *, config: Path | None, system: str | None, corpora: Values, assignments: Sequence[str], scale: float = 1.0
 ) -> Values:
-    """The values of an experiment from the arguments of a command; later arguments override earlier ones."""
+    """Collects the values of an experiment from the arguments of a command; later arguments override earlier ones."""
     values = read_toml(config) if config else {}
     if system is not None:
         values = {**values, "model": to_values(system_model(system, scale=scale))}
@@ -161,7 +161,7 @@ def experiment_values(
 
 
 def differences(values: Values, *, run: Path) -> list[str]:
-    """Messages on where the config of a run differs from `values`; keys that `values` does not have are ignored."""
+    """Lists where the config of a run differs from `values`; keys that are missing from `values` are ignored."""
     experiment = check(Experiment, values, origin="config")
     actual = dict(flat(read_toml(run / CONFIG)))
     expected = dict(flat(absolute(values, experiment)))

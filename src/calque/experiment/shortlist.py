@@ -30,7 +30,7 @@ LINE_LIMIT = 1 << 20  # bytes of a line; longer lines are left out
 
 
 class Files(NamedTuple):
-    """Two aligned text files."""
+    """Two text files whose lines are translations of each other."""
 
     source: Path
     target: Path
@@ -45,9 +45,10 @@ def add_shortlist(
     settings: AlignmentSettings = IBM1,
     observer: Observer = SILENT,
 ) -> Shortlist:
-    """Builds the shortlist of a run's model, or of a model folder, and writes it into the folder.
+    """Builds the shortlist of a run's model, or of a model folder, and writes it to the folder.
 
-    It is learnt from the run's prepared training data or, if given, from two files. An earlier shortlist is replaced.
+    The shortlist is learnt from `files` if they are given, otherwise from the run's prepared training data. It replaces
+    any earlier shortlist.
     """
     translator = load_translator(path, device="cpu")
     folder = path / "model" if (path / "model").is_dir() else path
@@ -78,21 +79,25 @@ def add_shortlist(
 def _refuse_unsuitable(path: Path, translator: Translator, *, frequent: int) -> None:
     pieces = len(translator.tokenizers.target.vocabulary)
     if translator.model.copies:
-        raise ConfigError(f"{path}: copies source words (model.decoder.copies), which a shortlist does not allow")
+        raise ConfigError(
+            f"{path} copies source words (model.decoder.copies), which cannot be combined with a shortlist"
+        )
     if not isinstance(translator.model.output, FullOutput):
-        raise ConfigError(f"{path}: has an adaptive output layer, which computes few words even without a shortlist")
+        raise ConfigError(
+            f"{path} has an adaptive output layer, which is fast without a shortlist and does not support one"
+        )
     if frequent >= pieces:
         raise ConfigError(
-            f"{path}: has {pieces:,} target pieces, and a shortlist of the {frequent:,} most frequent ones would have "
-            "all of them; lower --frequent, or translate without a shortlist"
+            f"{path} has {pieces:,} target pieces, and a shortlist with the {frequent:,} most frequent ones would "
+            "contain all of them; lower --frequent, or translate without a shortlist"
         )
 
 
 def _training_data(run: Path, translator: Translator) -> Store:
-    """The training rows of a run's store, whose pieces are those of the model."""
-    files = "name two aligned text files: --source FILE --target FILE"
+    """The training rows of a run's store; raises a FolderError if its pieces are not those of the model."""
+    files = "name two text files whose lines correspond: --source FILE --target FILE"
     if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
-        raise FolderError(f"{run}: not a run, so its training data is unknown; {files}")
+        raise FolderError(f"{run} is not a run, so its training data is unknown; {files}")
     data = section(read_toml(run / CONFIG), "data", origin=run / CONFIG)
     given = check(DataConfig, data, origin=f"{run / CONFIG}: data", written=True).store
     folder = given or run / STORE
@@ -106,7 +111,7 @@ def _training_data(run: Path, translator: Translator) -> Store:
 
 
 def _encoded(files: Files, translator: Translator) -> Store:
-    """The pairs of two files as ids; pairs with an empty side are left out."""
+    """Encodes the pairs of two files as ids, without pairs that have an empty side."""
     pairs: list[tuple[list[int], list[int]]] = []
     tokenizers = translator.tokenizers
     texts = _texts(files)
@@ -116,7 +121,7 @@ def _encoded(files: Files, translator: Translator) -> Store:
         )
         pairs += [pair for pair in zip(source, target, strict=True) if all(pair)]
     if not pairs:
-        raise DataError(f"{files.source} and {files.target}: no pairs to learn from: each has an empty side")
+        raise DataError(f"{files.source} and {files.target}: no pairs to learn from, as each has an empty side")
     return store_of_pairs(pairs)
 
 

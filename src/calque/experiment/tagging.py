@@ -165,7 +165,7 @@ class TaggingAssembly(BaseAssembly):
         return self._estimate if isinstance(self.model, HiddenMarkovConfig) else None
 
     def _estimate(self, prepared: Prepared, watch: Watch) -> HiddenMarkovTagger:
-        """A hidden Markov tagger with the counts of the training data."""
+        """Estimates a hidden Markov tagger from the counts of the training data."""
         assert isinstance(self.model, HiddenMarkovConfig)
         vocabularies, store = self._vocabularies(prepared), prepared.train
         assert vocabularies.characters is not None
@@ -177,7 +177,7 @@ class TaggingAssembly(BaseAssembly):
         model, tables = estimate_tagger(corpus, config=self.model, sizes=sizes, characters=vocabularies.characters)
         names = ("unigrams", "bigrams", "trigrams")
         weights = ", ".join(f"{weight:.3f} for {name}" for weight, name in zip(tables.weights, names, strict=False))
-        watch.say(f"labels: weights {weights}")
+        watch.say(f"interpolation weights of labels: {weights}")
         watch.say(
             f"unknown words: {len(tables.suffixes.keys):,} suffixes of words that occur up to {self.model.rare} times"
         )
@@ -225,7 +225,7 @@ class TaggingAssembly(BaseAssembly):
 
     def describe(self, prepared: Prepared) -> list[str]:
         vocabularies = self._vocabularies(prepared)
-        names = {"words": "different words"}
+        names = {"words": "distinct words"}
         sizes = ", ".join(f"{size:,} {names.get(name, name)}" for name, size in vocabularies.sizes().items())
         read = " and ".join((self.config.words, *self.config.inputs))
         lines = [
@@ -237,7 +237,7 @@ class TaggingAssembly(BaseAssembly):
             del unseen[label]
         if unseen:
             listed = ", ".join(f"{label} ({count:,})" for label, count in unseen.most_common(10))
-            lines.append(f"warning: labels of the validation data that do not occur in training: {listed}")
+            lines.append(f"warning: these labels of the validation data do not occur in training: {listed}")
         return lines
 
     def draw(self, run: Path) -> None:
@@ -258,14 +258,14 @@ class TaggingAssembly(BaseAssembly):
                 return False
 
     def _refuse_missing_spans(self, prepared: Prepared) -> None:
-        """Raises a ConfigError for settings that need spans if the labels do not describe any."""
+        """Raises a ConfigError if a setting needs spans but the labels do not describe any."""
         key = "task.score" if self.config.score == "spans" else "training.metric"
         needs_spans = self.config.score == "spans" or self.experiment.training.metric in SPANS
         labels = self._vocabularies(prepared).predicted_labels
         if needs_spans and not has_spans(labels):
             raise ConfigError(
-                f"{key}: only labels such as B-NP, I-NP and O describe spans; the column {self.config.labels!r} has "
-                f"{', '.join(labels[:8])}"
+                f"{key} needs labels that describe spans, such as B-NP, I-NP and O, but the column "
+                f"{self.config.labels!r} contains {', '.join(labels[:8])}"
             )
 
     def _vocabularies(self, prepared: Prepared) -> TaggerVocabularies:

@@ -13,16 +13,16 @@ from calque.text import SentencePieceConfig, WordsConfig
 
 
 class TextChoice(NamedTuple):
-    """The values of a config, and a message if a text section was chosen for them."""
+    """The values of a config, with a message if a text section was chosen automatically."""
 
     values: Values
     message: str = ""
 
 
 def choose_text(values: Values) -> TextChoice:
-    """`values` with a text section for character-level pairs, if they have none; all other values are left alone.
+    """Adds a text section to `values` if they have none and their corpora are character-level pairs.
 
-    Corpora that cannot be read are left to the preparation of the data, which reports them.
+    Corpora that cannot be read are ignored here; data preparation reports them.
     """
     data = None if values.get("text") else _pairs_of_subwords(values)
     chosen = None if data is None else chosen_text(data, joint=_needs_joint_vocabulary(values))
@@ -32,7 +32,7 @@ def choose_text(values: Values) -> TextChoice:
 
 
 def suggested_text(experiment: Experiment) -> str:
-    """Text settings that suit the pairs better than subwords or words, with a reason; empty if there are none."""
+    """Describes text settings that suit the pairs better than subwords or words; empty if there are none."""
     is_pairs = isinstance(experiment.task, TranslationConfig)
     if not is_pairs or not isinstance(experiment.text, SentencePieceConfig | WordsConfig):
         return ""
@@ -40,7 +40,7 @@ def suggested_text(experiment: Experiment) -> str:
 
 
 def _pairs_of_subwords(values: Values) -> DataConfig | None:
-    """The corpora of pairs that would be read as subwords, always split in the same way; None for other values."""
+    """The corpora, if they are pairs that would be read as deterministic subwords; None otherwise."""
     task, training = with_kinds(values).get("task", {}), values.get("training", {})
     if not isinstance(task, dict) or task.get("kind", "translation") != "translation":
         return None
@@ -58,7 +58,7 @@ def _needs_joint_vocabulary(values: Values) -> bool:
 
 
 def _lookup(values: Any, *keys: str, default: Any = None) -> Any:
-    """The value under nested keys of unchecked values; the default if there is none."""
+    """Looks up nested keys in unchecked values; returns the default if a key is missing."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return default if values is None else values

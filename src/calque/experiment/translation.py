@@ -123,7 +123,7 @@ class TranslationAssembly(BaseAssembly):
         )
 
     def selects(self, prepared: Prepared) -> ChosenMetric:
-        """BLEU, or exact match if most validation targets have no 4-gram, so that BLEU would be noise."""
+        """BLEU, or exact match if most validation targets are too short for a 4-gram, which makes BLEU noisy."""
         return bleu_or_exact_match([row[1] for row in prepared.valid_text])
 
     def describe(self, prepared: Prepared) -> list[str]:
@@ -135,7 +135,10 @@ class TranslationAssembly(BaseAssembly):
 
     def remarks(self) -> list[str]:
         if self.experiment.training.objective.method.kind == "r-drop" and not self._has_dropout():
-            return ["r-drop: without dropout both passes are the same, which is cross-entropy at twice the cost"]
+            return [
+                "r-drop has no effect: without dropout, both passes are the same, so it is cross-entropy at twice the "
+                "cost"
+            ]
         return []
 
     def _translator(self, model: nn.Module, prepared: Prepared) -> Translator:
@@ -164,7 +167,7 @@ class TranslationAssembly(BaseAssembly):
 
 
 def bleu_or_exact_match(references: Sequence[str]) -> ChosenMetric:
-    """BLEU, or exact match if most references have no 4-gram."""
+    """Chooses BLEU, or exact match if most references are too short for a 4-gram."""
     words = median_words(references)
     if not is_short_for_bleu(words):
         return ChosenMetric(TranslationJudge.selects)
@@ -173,7 +176,7 @@ def bleu_or_exact_match(references: Sequence[str]) -> ChosenMetric:
 
 
 def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:
-    """The length profile of held-out sources; training sources are stored as ids, where sentences cannot be counted."""
+    """The length profile of the held-out sources, as sentences cannot be counted in training sources stored as ids."""
     return LengthProfile.of(
         pieces=prepared.valid["source"].lengths.tolist(),
         sentences=[sentences_in(text) for text in sources],
@@ -186,6 +189,6 @@ def _sizes(tokenizers: Tokenizers) -> Sizes:
 
 
 def _largest_sizes(text: TextConfig) -> Sizes:
-    """The largest vocabularies that a text section allows; if it sets no size, larger than any adaptive cutoff."""
+    """The largest vocabulary sizes that a text section allows. Without a limit, a size above any adaptive cutoff."""
     pieces = getattr(text, "vocabulary_size", None) or 1 << 24  # weightless models take no memory
     return Sizes(pieces, pieces, joint=getattr(text, "joint", True))

@@ -18,9 +18,9 @@ SHOWN = 5  # differing weights that are listed
 
 
 def refuse_unfit_start(model: Model, tokenizers: Tokenizers | None, *, config: ModelConfig, path: Path) -> None:
-    """Raises an error if the weights of a folder do not fit, as far as that is known before a corpus is read.
+    """Raises an error if the weights in a folder do not fit the model, as far as is known before a corpus is read.
 
-    Without `tokenizers`, which will be trained on that corpus, `model` may have any number of pieces.
+    `tokenizers` is None if they will be trained on that corpus; the number of pieces is then not compared.
     """
     old = _load(path)
     rows = None if tokenizers is None else _all_rows(old.tokenizers, tokenizers)
@@ -51,8 +51,8 @@ def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, pat
 def _load(path: Path) -> Translator:
     if has_int8_weights(path):
         raise ConfigError(
-            f"training.warm_start: {path} has weights rounded to 8 bits, which are for decoding only; use the model "
-            "that `calque quantise` made it from"
+            f"training.warm_start: {path} has 8-bit weights, which can only be used for decoding; use the model from "
+            "which `calque quantise` made it"
         )
     return load_translator(path, device="cpu")
 
@@ -60,9 +60,9 @@ def _load(path: Path) -> Translator:
 def _misfits(
     model: Model, old: Translator, *, rows: dict[str, Tensor] | None, config: ModelConfig, path: Path
 ) -> list[str]:
-    """Why an old model's weights do not fit a new model.
+    """The reasons why an old model's weights do not fit a new model; empty if they fit.
 
-    `rows` are the rows that the new pieces have in the old embeddings; None if the new pieces are not known yet.
+    `rows` contains the row of each new piece in the old embeddings; it is None if the new pieces are not known yet.
     """
     if rows is None:
         return _differences(model, old, config=config, same={"source": False, "target": False})
@@ -71,17 +71,19 @@ def _misfits(
         known = int((old_rows >= 0).sum())
         if known < KNOWN_SHARE * len(old_rows):
             problems.append(
-                f"its vocabulary has only {known} of {len(old_rows)} {side} pieces; use its vocabulary with "
+                f"its vocabulary has only {known} of the {len(old_rows)} {side} pieces; use its vocabulary with "
                 f'text.kind = "given" and text.path = "{path}"'
             )
     same = _same(old.tokenizers, rows)
     if isinstance(model.output, AdaptiveOutput) and not same["target"]:
-        problems.append("an adaptive output layer depends on the order of the vocabulary, which must be the same")
+        problems.append(
+            "an adaptive output layer depends on the order of the vocabulary, but the target vocabularies differ"
+        )
     return [*problems, *_differences(model, old, config=config, same=same)]
 
 
 def _differences(model: Model, old: Translator, *, config: ModelConfig, same: dict[str, bool]) -> list[str]:
-    """How an old model differs from the new one: settings that differ, and the first few weights that do not match."""
+    """The settings in which an old model differs from the new one, and the first few weights that do not match."""
     here, there = dict(model.named_parameters()), dict(old.model.named_parameters())
     mismatches = [f"{name} is only in the new model" for name in here.keys() - there.keys()]
     mismatches += [f"{name} is only in the old model" for name in there.keys() - here.keys()]
@@ -109,13 +111,13 @@ def _refuse(problems: list[str], *, path: Path) -> None:
 
 
 def _rows(old: Tokenizer, new: Tokenizer) -> Tensor:
-    """For each new piece its row in the old vocabulary, or -1."""
+    """For each new piece, its row in the old vocabulary, or -1 if it is not there."""
     old_rows = {old.vocabulary.piece(row): row for row in range(len(old.vocabulary))}
     return torch.tensor([old_rows.get(new.vocabulary.piece(row), -1) for row in range(len(new.vocabulary))])
 
 
 def _all_rows(old: Tokenizers, new: Tokenizers) -> dict[str, Tensor]:
-    """For source and target, the row of each new piece in the old vocabulary, or -1."""
+    """For source and target, the row of each new piece in the old vocabulary, or -1 if it is not there."""
     return {"source": _rows(old.source, new.source), "target": _rows(old.target, new.target)}
 
 
@@ -141,7 +143,7 @@ def _changed_side(name: str, same: dict[str, bool]) -> str | None:
 
 @torch.no_grad()
 def _copy_rows(value: Tensor, old: Tensor, *, rows: Tensor | None) -> None:
-    """Copies an old weight, or the rows of it that belong to known pieces."""
+    """Copies an old weight; if `rows` are given, only the rows of pieces that the old vocabulary has."""
     if rows is None:
         value.copy_(old)
     elif value.requires_grad:  # frequencies in an output layer stay those of the new corpus
