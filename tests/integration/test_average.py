@@ -1,4 +1,4 @@
-"""`calque average`: the average of a run's checkpoints as a new model."""
+"""`calque average`: averaged a run's checkpoints as a new model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,8 +48,8 @@ def test_the_last_checkpoints_are_averaged(
 ) -> None:
     answer = command("average", run, *options, "--output", tmp_path / "mean")
     assert (answer.code, answer.out) == (0, f"{tmp_path / 'mean'}\n")
-    several = f"the average of {len(steps)} checkpoints: steps {', '.join(map(str, steps))}"
-    single = f"only one checkpoint to average: the model is that of step {steps[0]}"
+    several = f"averaged {len(steps)} checkpoints: steps {', '.join(map(str, steps))}"
+    single = f"there is only one checkpoint, so the model is that of step {steps[0]}"
     assert (several if len(steps) > 1 else single) in answer.err
     averaged = load_file(tmp_path / "mean" / "weights.safetensors")
     for name, value in expected(run, *steps).items():

@@ -91,21 +91,21 @@ def test_hostile_images_are_reported_and_the_others_described(run, files, comman
     assert len(lines) == len(paths) and lines[0] and lines[-1] and not any(lines[1:-1])
     for name in (*hostile, "missing.png"):
         assert f"{tmp_path / name}: " in answer.err
-    assert "6 of 8 images could not be described" in answer.err
+    assert "6 of 8 images could not be captioned" in answer.err
     rows = [json.loads(line) for line in command("caption", run, *paths, "--json").out.splitlines()]
     assert ["error" in row for row in rows] == [False, *[True] * 6, False]
 
 
 def test_mistakes_are_told(run, files, command: Command, tmp_path) -> None:
     for arguments, problem in (
-        ((run, "beam=3"), "no images: name at least one file"),
+        ((run, "beam=3"), "no images were given; name at least one image file"),
         ((tmp_path / "none", files[0]), "no such run or model folder"),
         ((run, files[0], "--nbest", "3", "--beam", "2"), "nbest is 3 and beam is 2"),
-        ((run, files[0], "method=sample"), "captions are found by beam search"),
+        ((run, files[0], "method=sample"), "search.method = 'sample' is not supported for captioners"),
         ((run, files[0], "shortlst=true"), "shortlst"),
         ((run, files[0], "temperature=2.0"), "temperature=2.0 has no effect: it is used only in sampling"),
         ((run, files[0], "language_weight=2.0", "maximum_ratio=2"), "maximum_ratio=2.0 has no effect: an image has no"),
-        ((run, files[0], "--attention-weights"), "--attention-weights is for --json"),
+        ((run, files[0], "--attention-weights"), "--attention-weights needs --json"),
         ((run, files[0], f"a={'a' * 300}.png"), "unknown key"),
         ((run, files[0], "--attention", files[1]), "File exists"),
     ):
@@ -131,7 +131,7 @@ def test_an_image_is_inspected(run, files, command: Command, tmp_path) -> None:
     both = command("inspect", run, "--image", files[0], "--image", files[1], "--output", tmp_path / "two.html")
     assert both.code == 0, both.err
     for arguments, problem in (
-        (("--image", files[0], "a sentence"), "give --image, or sentences, not both"),
+        (("--image", files[0], "a sentence"), "both --image and sentences were given"),
         (("--image", tmp_path / "none.png"), "none.png: no such file"),
         (("--image", files[0], "--prefix", "a"), "for translation models only"),
         (("--image", files[0], "--picture", "beam", "--output", tmp_path / "a.png"), "--picture"),
@@ -182,7 +182,10 @@ def test_captioners_are_compared(run, folder, command: Command, tmp_path) -> Non
     for arguments, problem in (
         ((f"a={run}", f"b={tmp_path / 'short.txt'}", "--images", manifest), "12"),
         ((f"a={run}", f"b={tmp_path / 'gold.txt'}", "--text", manifest), "captioner"),
-        ((f"a={run}", f"b={tmp_path / 'gold.txt'}", "--images", manifest, "--columns", "a"), "not for this task"),
+        (
+            (f"a={run}", f"b={tmp_path / 'gold.txt'}", "--images", manifest, "--columns", "a"),
+            "not supported for the task captioning",
+        ),
     ):
         answer = command("compare", *arguments)
         assert answer.code == 2 and problem in answer.err, (arguments, answer.err)
@@ -223,11 +226,11 @@ def test_options_of_other_tasks_are_refused(command: Command, tmp_path) -> None:
         (("--images", manifest, "--system", "tiny"), "--images is for a captioner (--system xu2015"),
         (("--text", manifest, "--system", "xu2015"), "a captioner reads images: give --images"),
         (("--valid-images", manifest), "--valid-images needs --images"),
-        (("--images", manifest, "task.size=20"), "task.size = 20 must be a multiple of the 8 pixels"),
-        (("--images", manifest, "training.compile=true"), "captioners are not compiled"),
-        (("--images", manifest, "--watch-gradients"), "the gradients of captioners are not measured"),
-        (("--images", manifest, "text.kind=forms"), "captions are one text"),
-        (("--images", manifest, "search.method=sample"), "captions are found by beam search"),
+        (("--images", manifest, "task.size=20"), "task.size = 20 must be a multiple of 8"),
+        (("--images", manifest, "training.compile=true"), "training.compile is not supported for captioners"),
+        (("--images", manifest, "--watch-gradients"), "training.watch_gradients is not supported for captioners"),
+        (("--images", manifest, "text.kind=forms"), "is not supported for captioners"),
+        (("--images", manifest, "search.method=sample"), "search.method = 'sample' is not supported for captioners"),
     ):
         answer = command("train", *arguments, "--run", tmp_path / "run")
         assert answer.code == 2 and problem in answer.err, (arguments, answer.err)

@@ -51,7 +51,7 @@ def test_training_chooses_characters_and_resumes_with_them(
     run = tmp_path / "run"
     answer = train(command, run, "--system", "small", *options)
     assert answer.err.count(CHOSEN) == 1 and OVERRIDE in answer.err
-    assert "training.metric = exact_match, then chrf: the median target has 1 word" in answer.err
+    assert "training.metric = exact_match, with ties broken by chrf: the median target has 1 word" in answer.err
     config = read_toml(run / "config.toml")
     assert (config["text"]["kind"], config["model"]["tie"]) == ("characters", "auto")
     shutil.rmtree(run / "checkpoints" / "step-4")

@@ -148,7 +148,7 @@ def test_a_system_can_be_scaled(command: Command, corpus: dict[str, Path], tmp_p
     config = tmp_path / "config.toml"
     command("init", config, *sides(corpus), "--scale", 0.5)
     assert read_toml(config)["model"]["decoder"]["width"] == 64
-    refused(command("train", "--config", config, "--scale", 0.5), "--scale is for --system")
+    refused(command("train", "--config", config, "--scale", 0.5), "--scale needs --system")
 
 
 def test_an_unknown_system_is_refused(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_init_explains_the_kinds_it_is_given(command: Command, tmp_path: Path) -
     assert "cutoffs = [500]" in text
     assert re.search(r"^# .+\nshrink = ", text, re.MULTILINE)
     refused(command("init", tmp_path / "b.toml", "model.widht=3"), "model.widht: unknown key")
-    refused(command("init", "seed=3"), "name the file to write first")
+    refused(command("init", "seed=3"), "the first argument must be the file to write")
 
 
 def test_init_explains_every_setting_of_its_own_sections(command: Command, tmp_path: Path) -> None:
@@ -278,8 +278,8 @@ def test_mistakes_in_the_options_of_train(command: Command, corpus: dict[str, Pa
     source, target = corpus["source"], corpus["target"]
     nowhere = tmp_path / "nowhere"
     refused(command("train"), "nothing to train on")
-    refused(command("train", "--source", source), "--source and --target go together")
-    refused(command("train", "--target", target), "--source and --target go together")
+    refused(command("train", "--source", source), "--source and --target must be given together")
+    refused(command("train", "--target", target), "--source and --target must be given together")
     refused(command("train", *sides(corpus), "--valid-source", source), "--valid-source and --valid-target")
     refused(command("train", "--config", nowhere), f"{nowhere}: no such file")
     refused(command("train", "--config", tmp_path), str(tmp_path))
@@ -373,7 +373,7 @@ def test_a_file_that_may_not_be_read_is_named(command: Command, corpus: dict[str
 
 def test_resume_takes_no_other_option_and_a_used_folder_is_refused(command: Command, trained: Path) -> None:
     for extra in (["--system", "tiny"], ["--config", "x.toml"], ["--run", "x"], ["--source", "x"]):
-        refused(command("train", "--resume", trained, *extra), "takes no other option", "KEY=VALUE")
+        refused(command("train", "--resume", trained, *extra), "cannot be combined with other options", "KEY=VALUE")
     refused(command("train", "--resume", trained, "seed=4"), "seed: the order of the data depends on it")
     source = toy_corpus(trained / ".." / "corpus")
     refused(command("train", *sides(source), "--run", trained), "already holds a run", "--resume")
@@ -605,12 +605,12 @@ def test_data_check_reports_and_refuses(command: Command, corpus: dict[str, Path
     assert "150 lines, 149 pairs" in worse.out
     assert f"{corpus['source']}: line 1, byte 1" in worse.out, "reported with the other problem"
     assert worse.out.count("has 151 lines") == 1
-    assert "training would reject these corpora; see the report" in worse.err
-    refused(command("data", "check", "--source", corpus["source"]), "--source and --target go together")
+    assert "training would reject these corpora; the report" in worse.err
+    refused(command("data", "check", "--source", corpus["source"]), "--source and --target must be given together")
     explained = " ".join(command("data", "check", "--help").out.split())
     assert "outside the vocabulary that training would build from these corpora" in explained
     assert "With exact shapes" in explained
-    assert "static shapes (training.batch.shapes)" in explained
+    assert "Static shapes (training.batch.shapes)" in explained
     refused(command("data", "check", *sides(corpus), "--test-source", corpus["source"]), "--test-target")
 
 

@@ -91,7 +91,9 @@ def test_lists_of_different_length_are_named(command: Command, corpus: dict[str,
     lists = f"  --source: {source}, {target}\n  --target: {target}"
     for start in (["train"], ["init", tmp_path / "a.toml"], ["data", "check"], ["data", "prepare", "--out", tmp_path]):
         refused(
-            command(*start, "--source", source, "--source", target, "--target", target), "equally many files", lists
+            command(*start, "--source", source, "--source", target, "--target", target),
+            "the same number of files",
+            lists,
         )
     valid = ["--valid-source", source, "--valid-target", target, "--valid-target", source]
     refused(command("train", *sides, *valid), f"  --valid-source: {source}\n  --valid-target: {target}, {source}")
@@ -184,18 +186,18 @@ def test_mistakes_with_tables(command: Command, corpus: dict[str, Path], tmp_pat
     for arguments, message in (
         (["--csv", wide], f"{wide} has 3 columns: 'id', 'en', 'de'; choose two with --source-column"),
         (["--csv", wide, *named], f"{wide}: line 3: 2 columns separated by ',', but the header has 3"),
-        (["--csv", wide, "--source-column", "en"], "--source-column and --target-column go together"),
+        (["--csv", wide, "--source-column", "en"], "--source-column and --target-column must be given together"),
         (["--csv", wide, *named, "--no-header"], "cannot be given by name ('en' and 'de'); use column numbers"),
         (["--csv", wide, *named, "--delimiter", "ab"], "'ab' cannot be a delimiter"),
         (["--csv", wide, *named, "--text", source], "--text is for a language model and cannot be combined with --csv"),
         (["--csv", wide, *named, "--system", "language"], "--csv: a language model reads no source"),
         (["--csv", wide, *named, "--alignments", source], "--alignments cannot be combined with --csv"),
         (["--jsonl", objects], f"{objects}: no keys 'source' and 'target' in its first object; found 'en', 'de'"),
-        (["--jsonl", objects, "--header"], "--header and --no-header need --tsv or --csv"),
+        (["--jsonl", objects, "--header"], "--header and --no-header have no effect without --tsv or --csv"),
         (["--tsv", source, "--delimiter", ","], "--delimiter needs --csv"),
         (["--tsv", source], f"{source}: line 1: 1 column separated by tabs, expected at least 2"),
         (["--tsv", tmp_path / "none"], "none: No such file"),
-        (["--source", source, "--target", source, *named], "need --tsv, --csv or --jsonl"),
+        (["--source", source, "--target", source, *named], "have no effect without --tsv, --csv or --jsonl"),
     ):
         refused(command("train", *arguments, *WORDS, "--run", tmp_path / "run"), message)
     assert not (tmp_path / "run").exists()

@@ -164,7 +164,7 @@ def test_models_of_other_tasks_have_vectors_too(others, name: str, corpus, tmp_p
         assert np.allclose(np.load(output), expected, atol=1e-5)
         assert np.allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5)
     answer = command("embed", others[name], "--side", "source", stdin=b"a\n")
-    assert answer.code == 2 and f"--side: {OTHERS[name]} reads all sentences alike" in answer.err
+    assert answer.code == 2 and f"--side: {OTHERS[name]} encodes all sentences alike" in answer.err
     answer = command("evaluate", others[name], "--source", corpus["source"], "--target", corpus["source"], "--json")
     assert json.loads(answer.out)["mean"] == {"top1": 100.0, "top5": 100.0, "mrr": 100.0}
 
@@ -197,7 +197,7 @@ def test_mistakes_are_named(run: Path, corpus, tmp_path: Path, command: Command)
         (["embed", run, "--input", source, "--side", "left"], "--side: 'left' is not one of source, target"),
         (["embed", run, "--input", source, "--top", "3"], "--top and --nearest-side need --nearest"),
         (["embed", run, "--input", source, "--nearest", target, "--top", "0"], "at least 1"),
-        (["embed", run, "--input", source, "--nearest", tmp_path / "empty"], "no line with words"),
+        (["embed", run, "--input", source, "--nearest", tmp_path / "empty"], "no line contains words"),
         (["embed", run, "--input", source, "--output", source], "is also an input"),
         (["embed", run, "--input", source, "--output", tmp_path / "v.jsonl"], "add --jsonl, or name it .npy"),
         (["embed", run, "--input", source, "--output", "/dev/stdout"], "add --jsonl"),
@@ -208,11 +208,11 @@ def test_mistakes_are_named(run: Path, corpus, tmp_path: Path, command: Command)
         (["evaluate", run, "--source", source, "--reference", target], "--source FILE --target FILE` evaluates it"),
         (["evaluate", run, "--source", source, "--pooling", "mean"], "--pooling needs --source and --target"),
         (["translate", run, "--input", source], f"`calque embed {run}` computes sentence vectors"),
-        (["score", run, "--target", target], "is a sentence encoder, whose scores are no probabilities"),
+        (["score", run, "--target", target], "is a sentence encoder, whose scores are not probabilities"),
         (["train", "--text", source, "--system", "sentences", "--run", tmp_path / "x"], "this system reads pairs"),
         (
             [*training, "training.compile=true", "training.label_smoothing=0.1"],
-            "sentence encoders are not compiled",
+            "training.compile is not supported for sentence encoders",
         ),
         (
             [*training, "model.sides=shared", "text.joint=false"],
@@ -270,7 +270,7 @@ def test_systems_are_compared_by_retrieval(run: Path, others, corpus, tmp_path: 
     assert page.read_text().startswith("<!doctype")
     for options, message in (
         ([translator, corpus["source"], *pairs], "not a run or model folder"),
-        ([translator, run, *pairs, "--reference", corpus["target"]], "are for different tasks"),
+        ([translator, run, *pairs, "--reference", corpus["target"]], "belong to different tasks"),
         ([translator, run, "--target", corpus["target"]], "--target needs --source"),
         ([translator, run, *pairs, "--tagger", run], "--tagger: not for this task"),
     ):

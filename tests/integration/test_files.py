@@ -84,7 +84,7 @@ def test_a_pipe_into_a_file_loses_no_line_and_is_not_resumed(
     answer = command("translate", trained, "--input", pipe, "--output", output)
     feeding.join()
     assert answer.code == 0, answer.err
-    assert "the input is a pipe, so an interrupted output cannot be resumed" in answer.err
+    assert "the input is a pipe, so the output could not be resumed after an interruption" in answer.err
     assert output.read_text(encoding="utf-8") == command("translate", trained, "--input", sentences).out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "output", "pipe"]
 
@@ -154,7 +154,7 @@ def test_an_output_that_another_process_writes_is_refused(
         writer.write(b"other\n")
         answer = command(work, trained, *inputs, "--output", tmp_path / "output")
     assert answer.code == 2
-    assert "another process is writing it" in answer.err
+    assert "another process is writing this file" in answer.err
     assert (tmp_path / "output").read_bytes() == b"other\n"
 
 

@@ -28,7 +28,7 @@ def test_tables_show_pieces_attention_and_narrower_beams(command, trained: Path)
     assert header.split()[:2] == ["#", "piece"]
     assert header.split()[2:5] == ["P", "rank", "entropy"]
     assert "runners-up" in header
-    ended = next(place for place, line in enumerate(lines) if line.startswith("hypotheses that ended: "))
+    ended = next(place for place, line in enumerate(lines) if line.startswith("finished hypotheses: "))
     assert lines[ended + 1].split() == ["score", "log", "P", "text"]
     best = next(line for line in lines if line.startswith("score  ")).split()[1]
     assert lines[ended + 2].split()[0] == best
@@ -178,17 +178,17 @@ def test_files_of_sentences_and_of_pairs(command, trained: Path, tmp_path: Path)
     [
         ([], "give a sentence"),
         ([" "], "the text is empty"),
-        ([TEXT, "--output", "look.pdf"], "its suffix must be .html, .json, .svg, .png or .txt"),
+        ([TEXT, "--output", "look.pdf"], "the suffix must be .html, .json, .svg, .png or .txt"),
         ([TEXT, "--format", "html"], "--format html needs --output"),
         ([TEXT, "--format", "pdf"], "--format: 'pdf' is not one of text, json, html, svg, png"),
         ([TEXT, "--picture", "beam"], "--picture needs an --output"),
         ([TEXT, "--attend", "3"], "is not a move of attention"),
         ([TEXT, "--attend", "1:99"], "source piece 99: there are 5"),
         ([TEXT, "beam=0"], "beam"),
-        ([TEXT, "--source", "missing"], "give sentences or --source, not both"),
+        ([TEXT, "--source", "missing"], "both sentences and --source were given"),
         (["--source", "missing"], "missing: No such file or directory"),
-        ([TEXT, "b", "--target", "c"], "--target is the translation of one sentence"),
-        ([TEXT, "b", "--output", "look.svg"], "a picture shows one sentence and one model, and more were given"),
+        ([TEXT, "b", "--target", "c"], "--target takes the translation of a single sentence"),
+        ([TEXT, "b", "--output", "look.svg"], "a picture shows one sentence and one model, but more were given"),
         ([TEXT, "b", "--states", "--picture", "beam", "--output", "look.svg"], "a picture shows one sentence"),
         ([TEXT, "bean=10"], "did you mean 'beam'?"),
         ([TEXT, "--attend", "99:1"], "target piece 99: the translation has"),
@@ -198,11 +198,11 @@ def test_files_of_sentences_and_of_pairs(command, trained: Path, tmp_path: Path)
         ([TEXT, "--output", "look.svg", "--picture", "states"], "--picture states needs --states"),
         ([TEXT, "--output", "look.svg", "--picture", "marginals"], "--picture: 'marginals' is not one of attention"),
         ([TEXT, "--states"], "calque inspect"),
-        ([TEXT, "--states", "--attend", "1:1"], "--states shows states under the model's own attention"),
-        ([TEXT, "--index"], "--index builds an index and shows nothing"),
-        ([TEXT, "--gradients"], "--gradients measures a corpus and cannot be combined with a sentence"),
+        ([TEXT, "--states", "--attend", "1:1"], "--states and --attend cannot be combined"),
+        ([TEXT, "--index"], "--index only builds the index and shows nothing"),
+        ([TEXT, "--gradients"], "--gradients measures a whole corpus and cannot be combined with a sentence"),
         (["--gradients", "--saliency", "--picture", "beam"], "cannot be combined with --picture, --saliency"),
-        (["--gradients", "--output", "look.svg"], "--gradients writes tables"),
+        (["--gradients", "--output", "look.svg"], "--gradients cannot write this format"),
         ([TEXT, "--continuation", "3"], "--continuation: for language models only"),
     ],
 )

@@ -23,7 +23,7 @@ def test_messages_that_lead_on(command, trained: Path, tmp_path: Path) -> None:
     source, target = corpus["source"], corpus["target"]
     for arguments, message in (
         (["train", source, target], f"write --source {source} --target {target}"),
-        (["train", source], "files are named by options"),
+        (["train", source], "files must be named by options"),
         (["train", "--resume", trained.with_name("ru")], f"no such folder; did you mean {trained}?"),
         (["train", "--source", source, "--target", latin], "iconv -f latin1 -t utf-8"),
         (["train", "--source", source, "--target", target, "training.stpes=3"], "did you mean 'training.steps'?"),
@@ -31,7 +31,7 @@ def test_messages_that_lead_on(command, trained: Path, tmp_path: Path) -> None:
         (["train", "--csv", tabs, "--no-header"], "the line contains tabs: is it TSV?"),
         (["translate", trained, "a b c"], "echo 'a b c' | calque"),
         (["translate", trained, "nbest=3"], "write --nbest 3"),
-        (["translate", trained, "--forbid", "very"], "it takes a file with one word per line"),
+        (["translate", trained, "--forbid", "very"], "expected a file with one word per line"),
         (["translate", trained, "--require", "very"], "use --terms VALUE"),
         (["inspect", trained, "a b", "--target", "b", "--forbid-word", "b"], "with --target there is no search"),
     ):

@@ -229,7 +229,7 @@ def test_arpa_files_are_exported_and_imported(
 def test_unknown_words_of_a_prompt_are_named(runs: dict[str, Path], tmp_path: Path, command: Command) -> None:
     answer = command("generate", runs["lines"], "--prompt", "the zebra sees zebra", "--maximum", 2)
     assert answer.code == 0 and answer.err.count("zebra") == 1, answer.err
-    assert "prompt 1: not in the model's vocabulary and read as unknown: 'zebra'" in answer.err
+    assert "prompt 1: read as unknown, because not in the model's vocabulary: 'zebra'" in answer.err
     assert command("generate", runs["lines"], "--prompt", "the n1", "--maximum", 2).err == ""
     (tmp_path / "empty").write_text("")
     answer = command("score", runs["lines"], "--target", tmp_path / "empty")
@@ -260,8 +260,8 @@ def test_mistakes(runs: dict[str, Path], translators: dict[str, Path], tmp_path:
         (["ngram", "export", runs["lines"], "--output", tmp_path], "is a folder"),
         (["quantise", runs["lines"], tmp_path / "small"], "8 bits would save nothing"),
         (["train", *corpora, "training.steps=10"], "training.steps: no effect on this model"),
-        (["train", *corpora, "training.batch.tokens=auto"], 'training.batch.tokens = "auto": this model'),
-        (["train", *corpora, "training.label_smoothing=0.2"], "label_smoothing: an n-gram model is not trained"),
+        (["train", *corpora, "training.batch.tokens=auto"], 'training.batch.tokens = "auto" has no effect: this model'),
+        (["train", *corpora, "training.label_smoothing=0.2"], "label_smoothing has no effect on n-gram models"),
         (["embed", runs["lines"], "--input", text], "an n-gram model has no vectors"),
         (["train", *corpora, "model.network.prune=[2,1]"], "thresholds at least as high"),
         (["train", *corpora, "model.output.kind=sampled"], "has no effect with network.kind = 'ngram'"),

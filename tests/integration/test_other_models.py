@@ -61,7 +61,7 @@ def test_commands_reject_models_of_another_kind(runs: dict[str, Path], command: 
         (["tag", translator], f"is a translation model and cannot label words; `calque translate {translator}`"),
         (["generate", tagger], f"is a tagger and cannot generate text; `calque tag {tagger}`"),
         (["translate", tagger], f"is a tagger and cannot translate; `calque tag {tagger}`"),
-        (["translate", translator, "--language", tagger], f"--language: {tagger} is not a language model but a tagger"),
+        (["translate", translator, "--language", tagger], f"--language: {tagger} is a tagger, not a language model"),
         (["score", tagger, "--target", __file__], f"`calque evaluate {tagger} --conll FILE`"),
     ):
         answer = command(*arguments, stdin=b"a\n")

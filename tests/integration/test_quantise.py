@@ -23,7 +23,7 @@ def test_a_folder_is_written_and_translates_as_with_8_bit_products(
     answer = command("quantise", model, small)
     assert (answer.code, answer.out) == (0, f"{small}\n")
     before, after = ((folder / "weights.safetensors").stat().st_size for folder in (model, small))
-    sizes = f"weights: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB in 8 bits ({after / before:.0%})\n"
+    sizes = f"weights: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB with 8 bits ({after / before:.0%})\n"
     assert answer.err == sizes
     for options in ([], ["--nbest", 3, "--format", "jsonl"], ["--ensemble", model]):
         others = ["--ensemble", small] if options[:1] == ["--ensemble"] else options
@@ -65,8 +65,11 @@ def test_mistakes_have_one_message_and_exit_code_2(model: Path, tmp_path: Path, 
         (["quantise", small, tmp_path / "new"], "its weights already have 8 bits; use it as it is"),
         (["quantise", tmp_path / "missing", tmp_path / "new"], "no such run or model folder"),
         (["quantise", model], "see calque quantise --help"),
-        (["train", "--resume", small], "rounded to 8 bits, which cannot be trained further; resume the run that"),
-        (["train", *pairs, f"training.warm_start={small}"], "which are for decoding only; use the model that"),
+        (["train", "--resume", small], "a model with 8-bit weights, which cannot be trained further; resume the run"),
+        (
+            ["train", *pairs, f"training.warm_start={small}"],
+            "which can only be used for decoding; use the model from which",
+        ),
         (["average", small], "not a run folder"),
         (["translate", small, "--device", "cpu", "--precision", "int4"], "not one of auto, float32"),
     ):

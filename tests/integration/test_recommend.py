@@ -239,7 +239,10 @@ def _config(folder: Path) -> Path:
         (["train", "--text", "users", "--system", "kang2018"], "give --sequences instead of text"),
         (["train", "--valid-sequences", "users"], "--valid-sequences needs --sequences"),
         (["train", "--sequences", "users", "text.kind=words"], "a recommender reads items, not text"),
-        (["train", "--sequences", "users", "training.compile=true"], "recommenders are not compiled"),
+        (
+            ["train", "--sequences", "users", "training.compile=true"],
+            "training.compile is not supported for recommenders",
+        ),
         (
             ["train", "--sequences", "users", "--system", "zhou2018"],
             "contains user and items, but this task reads times",

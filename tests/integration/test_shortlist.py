@@ -86,7 +86,7 @@ def test_a_model_without_a_shortlist_names_the_command_that_builds_it(
 ) -> None:
     answer = command("translate", run, "--input", sentences, "--shortlist")
     assert (answer.code, answer.out) == (2, "")
-    assert f"{run}: the model has no shortlist; `calque shortlist {run}` adds one to its folder" in answer.err
+    assert f"{run}: the model has no shortlist; add one with `calque shortlist {run}`" in answer.err
     translator = load(run, device="cpu")
     with pytest.raises(calque.ConfigError, match="has no shortlist; `calque shortlist RUN` adds one"):
         translator.engine().answer(Request("a b", search=with_shortlist(translator)))
@@ -217,7 +217,10 @@ def test_models_that_a_shortlist_does_not_fit(
     tmp_path: Path, corpus: dict[str, Path], run: Path, command: Callable[..., Answer]
 ) -> None:
     few = command("shortlist", run)
-    assert (few.code, "target pieces, and a shortlist of the 1,000 most frequent ones would have all" in few.err) == (
+    assert (
+        few.code,
+        "target pieces, and a shortlist with the 1,000 most frequent ones would contain all" in few.err,
+    ) == (
         2,
         True,
     )

@@ -180,9 +180,9 @@ def test_inspect_shows_phrases_and_features(runs: dict[str, Path], tmp_path: Pat
         (("translate", "--beam", "5", "stack=7"), "leave one of them out"),
         (("translate", "--precision", "bfloat16"), "float32"),
         (("evaluate", "beam=3", "--source", "{file}", "--reference", "{file}"), "no effect on a statistical model"),
-        (("score", "--source", "{file}", "--target", "{file}"), "no probabilities"),
+        (("score", "--source", "{file}", "--target", "{file}"), "not probabilities"),
         (("inspect", "A dog.", "--states"), "for neural translation models only"),
-        (("inspect", "A dog.", "--output", "{folder}/x.svg"), "no pictures"),
+        (("inspect", "A dog.", "--output", "{folder}/x.svg"), "cannot be drawn"),
         (("inspect", "--gradients"), "no gradients"),
         (("quantise", "{folder}/int8"), "8 bits would save nothing"),
         (("shortlist",), "statistical translation model"),
@@ -202,7 +202,7 @@ def test_options_without_meaning_are_refused(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"search": {"beam": 3}}, "model.search has the limits"),
+        ({"search": {"beam": 3}}, "set its limits in model.search"),
         ({"training": {"steps": 3}}, "training.steps"),
         ({"text": {"kind": "forms"}}, "for taggers"),
         ({"training": {"metric": "loss"}}, "loss"),

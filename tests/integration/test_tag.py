@@ -146,8 +146,8 @@ def test_a_tagger_is_evaluated(runs, tmp_path, command: Command) -> None:
         (["--format", "columns"], "standard input: line 1: 1 columns separated by spaces, expected at least 2"),
         ([], "also reads the column pos"),
         (["--columns", "form,chunk"], "'pos', but the columns are form, chunk"),
-        (["--format", "conllu", "--append"], "--append works with column files only"),
-        (["--format", "text", "--columns", "form"], "--columns is for column files"),
+        (["--format", "conllu", "--append"], "--append needs a column file"),
+        (["--format", "text", "--columns", "form"], "--columns needs a column file"),
     ],
 )
 def test_bad_input_is_named(runs, command: Command, arguments, message) -> None:

@@ -46,7 +46,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_tagger_is_estimated_by_one_command(tmp_path: Path, command: Command) -> None:
     answer = command(*estimate(tmp_path, "run"))
     assert answer.code == 0, answer.err
-    assert "labels: weights" in answer.err and "for trigrams" in answer.err and "suffixes of words" in answer.err
+    assert (
+        "interpolation weights of labels:" in answer.err
+        and "for trigrams" in answer.err
+        and "suffixes of words" in answer.err
+    )
     assert read_toml(tmp_path / "run" / "config.toml")["model"]["kind"] == "hidden-markov"
     (line,) = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert line["accuracy"] > 90 and 0 < line["loss"] < 1
@@ -127,8 +131,8 @@ def test_chunks_are_well_formed(tmp_path: Path, command: Command) -> None:
 def test_what_has_no_effect_is_rejected(tmp_path: Path, command: Command) -> None:
     for setting, message in (
         ("training.steps=5", "training.steps: no effect on this model, which is estimated"),
-        ("task.inputs=xpos", "task.inputs: a hidden Markov tagger reads words alone"),
-        ("training.label_smoothing=0.1", "training.label_smoothing: a hidden Markov tagger is not trained"),
+        ("task.inputs=xpos", "task.inputs: a hidden Markov tagger reads only words"),
+        ("training.label_smoothing=0.1", "training.label_smoothing has no effect on hidden Markov taggers"),
         ("model.order=4", "model.order"),
         ("model.smoothing=0", "model.smoothing"),
         ("model.head=crf", "model.head"),

@@ -103,20 +103,29 @@ def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
             "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, --audio,",
         ),
         (["data", "check", "--text", text, "--conll", columns], "--conll is for a tagger and cannot be combined"),
-        (["data", "check", "--conll", columns], "has 3 columns: name them with --columns"),
-        (["data", "check", "--conll", conllu, *named], f"--columns is for column files; {conllu}: CoNLL-U"),
-        (["train", "--conll", conllu, "--valid-conll", conllu, *named], "--columns is for column files"),
-        (["train", "--conll", conllu, "--valid-conll", columns], f"{columns} has 3 columns: name them with --columns"),
-        (["evaluate", tmp_path, "--conll", conllu, *named], "--columns is for column files"),
+        (["data", "check", "--conll", columns], "has 3 columns; name them all with --columns"),
+        (
+            ["data", "check", "--conll", conllu, *named],
+            f"--columns has no effect on CoNLL-U, whose columns have fixed names, and {conllu}",
+        ),
+        (["train", "--conll", conllu, "--valid-conll", conllu, *named], "--columns has no effect on CoNLL-U"),
+        (
+            ["train", "--conll", conllu, "--valid-conll", columns],
+            f"{columns} has 3 columns; name them all with --columns",
+        ),
+        (["evaluate", tmp_path, "--conll", conllu, *named], "--columns has no effect on CoNLL-U"),
         (["data", "check", "--text", tmp_path / "none"], "none: No such file"),
         (["data", "check", "--text", text, "--test-source", text, "--test-target", text], "this task reads text"),
         (["data", "check", "--text", text, "--columns", "a,b"], "--columns needs --conll"),
         (["data", "prepare", "--text", text, "--system", "tiny", "--out", tmp_path / "s"], "--text is for a language"),
         (["init", tmp_path / "b.toml", "--text", text, "--system", "tiny"], "--text is for a language model"),
         (["init", tmp_path / "b.toml", "--conll", text, "--system", "language"], "--conll is for a tagger"),
-        (["init", tmp_path / "b.toml", "--conll", columns], f"{columns} has 3 columns: name them with --columns"),
-        (["init", tmp_path / "b.toml", "--conll", tmp_path / "new.conllu", *named], "--columns is for column files"),
-        (["init", tmp_path / "b.toml", "--source", text], "--source and --target go together"),
+        (["init", tmp_path / "b.toml", "--conll", columns], f"{columns} has 3 columns; name them all with --columns"),
+        (
+            ["init", tmp_path / "b.toml", "--conll", tmp_path / "new.conllu", *named],
+            "--columns has no effect on CoNLL-U",
+        ),
+        (["init", tmp_path / "b.toml", "--source", text], "--source and --target must be given together"),
     ):
         answer = command(*arguments)
         assert answer.code == 2 and message in answer.err, (arguments, answer)

@@ -104,10 +104,10 @@ def test_a_missing_phrase_is_reported(command: Command, trained: Path, tmp_path:
     answer = command("translate", trained, *options, "--format", "jsonl", "--nbest", 2)
     missing = [{candidate["missing_phrase"] for candidate in row["candidates"]} for row in rows(answer)]
     assert missing == [{True}, {False}, {False}, {True}, {True}]
-    warnings = [f"{source}: line {line}: the translation lacks a required phrase" for line in (1, 4)]
+    warnings = [f"{source}: line {line}: a required phrase is missing from the translation" for line in (1, 4)]
     for format in ("jsonl", "tsv", "text"):
         err = command("translate", trained, *options, "--format", format).err
-        assert [line for line in err.splitlines() if "lacks a required phrase" in line] == warnings
+        assert [line for line in err.splitlines() if "required phrase is missing" in line] == warnings
         assert "line 5: no translation" in err
 
 
@@ -317,7 +317,7 @@ def test_diverse_translations_are_distinct(trained: Path) -> None:
 def test_mistakes_are_one_message(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
     for options, message in (
         (["--output", tmp_path], "is a folder"),
-        (["--language", trained], "is not a language model"),
+        (["--language", trained], "not a language model"),
         (["coverage"], "is not a setting: write KEY=VALUE"),
         (["minimum=9", "maximum=3"], "minimum 9 is more than maximum 3"),
         (["beam=100000"], "less than or equal to 1000"),

@@ -146,7 +146,7 @@ def several_ranks_are_refused(ground: Ground) -> None:
     values = ground.subject.experiment(ground.folder / "corpora")
     ended = train_ranks(cold_ranks, 2, values, ground.folder / "run")
     assert ended.codes[0] == 2 and all(ended.codes), ended
-    assert "estimated by one process; start it without torchrun" in ended.said[0]
+    assert "estimated by a single process; start it without torchrun" in ended.said[0]
     assert not any("Traceback" in text for text in ended.said)
     assert not (ground.folder / "run" / "model").exists()
 

@@ -53,7 +53,7 @@ class CorpusFiles(NamedTuple):
             if other := self.pair_option or next((f"--{first}" for first in named if first != option), ""):
                 purpose = "translation" if other == self.pair_option else named[other.removeprefix("--")]
                 raise ConfigError(
-                    f"--{option} trains {model} and cannot be combined with {other}, which is for {purpose}; leave one "
+                    f"--{option} is for {model} and cannot be combined with {other}, which is for {purpose}; leave one "
                     "of them out"
                 )
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)

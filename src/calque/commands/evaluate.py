@@ -45,13 +45,13 @@ class TaskScores(NamedTuple):
 
 
 TASKS = (
-    TaskScores("images", "scores a captioner", evaluate_captioner),
-    TaskScores("audio", "scores a speech recogniser", evaluate_recogniser),
-    TaskScores("target", "scores sentence vectors", evaluate_retrieval),
-    TaskScores("sequences", "scores a recommender", evaluate_recommender),
-    TaskScores("conll", "scores a tagger", evaluate_tagger),
-    TaskScores("text", "scores a language model", evaluate_language_model),
-    TaskScores("source", "scores a translation model", evaluate_translation),
+    TaskScores("images", "is for a captioner", evaluate_captioner),
+    TaskScores("audio", "is for a speech recogniser", evaluate_recogniser),
+    TaskScores("target", "compares sentence vectors", evaluate_retrieval),
+    TaskScores("sequences", "is for a recommender", evaluate_recommender),
+    TaskScores("conll", "is for a tagger", evaluate_tagger),
+    TaskScores("text", "is for a language model", evaluate_language_model),
+    TaskScores("source", "is for a translation model", evaluate_translation),
 )
 """All tasks. If the options of several are given, the first is selected; if there are none, the last (translation)."""
 

@@ -19,8 +19,8 @@ ENDED = 5  # hypotheses that are listed
 LONGEST = 48  # characters of a text in one line
 
 STOPS = {
-    "bound": "no unfinished hypothesis could still score better",
-    "count": "enough hypotheses were finished",
+    "bound": "no live hypothesis could still score better",
+    "count": "enough hypotheses had ended",
     "maximum": "the maximum length was reached",
     "exhausted": "no hypothesis was left to extend",
 }

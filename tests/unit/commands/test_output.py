@@ -73,7 +73,7 @@ def test_two_processes_do_not_write_one_part(tmp_path: Path) -> None:
     with ResumableFile(path, made_from="A") as first:
         first.write(b"first\n")
         first.checkpoint(1)
-        with pytest.raises(DataError, match="another process is writing it"), ResumableFile(path, made_from="A"):
+        with pytest.raises(DataError, match="another process is writing this file"), ResumableFile(path, made_from="A"):
             pass
         first.write(b"second\n")
     assert path.read_bytes() == b"first\nsecond\n"

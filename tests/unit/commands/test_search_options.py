@@ -35,7 +35,7 @@ def test_a_beam_that_is_not_set_is_as_wide_as_needed(settings: list[str], nbest:
 def test_a_beam_that_is_set_stays() -> None:
     assert search_with(beam=3).beam == 3
     assert search_with("beam=4").beam == 4
-    with pytest.raises(ConfigError, match="beam is given twice"):
+    with pytest.raises(ConfigError, match="the beam size is given twice"):
         search_with("beam=4", beam=3)
     assert search_with(beam=3, nbest=7).beam == 3, "the translator rejects it"
     with pytest.raises(ConfigError, match="beam 5 must be a multiple of groups 2"):

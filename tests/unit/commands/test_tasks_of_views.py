@@ -64,5 +64,5 @@ def test_corpora_of_another_task_name_all_systems_that_read_them(option: str, na
 
 @pytest.mark.parametrize("second", [task.option for task in COMPARED[2:]])
 def test_files_of_two_tasks_are_refused(second: str) -> None:
-    with pytest.raises(ConfigError, match=f"--reference and {second} are for different tasks"):
+    with pytest.raises(ConfigError, match=f"--reference and {second} belong to different tasks"):
         task_of({"--source": Path("a"), "--reference": Path("b"), second: Path("c")})

@@ -271,7 +271,9 @@ def test_what_cannot_be_rounded_is_refused(small: Path, tmp_path: Path) -> None:
 
 def test_training_refuses_rounded_weights(small: Path, tmp_path: Path) -> None:
     translator = load_translator(tmp_path / "float", device="cpu")
-    with pytest.raises(ConfigError, match="rounded to 8 bits, which are for decoding only; use the model that"):
+    with pytest.raises(
+        ConfigError, match="8-bit weights, which can only be used for decoding; use the model from which"
+    ):
         refuse_unfit_start(translator.model, translator.tokenizers, config=translator.config, path=small)
     run = tmp_path / "run"
     shutil.copytree(small, run / "model")

@@ -212,7 +212,7 @@ def test_a_beam_is_a_beam_however_it_is_given(trained: Path, tmp_path: Path, com
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["coverage=0.2", "--beam", 3], "coverage=0.2 has no effect: it is for translation"),
+        (["coverage=0.2", "--beam", 3], "coverage=0.2 has no effect: it is not supported for language models"),
         (["temperature=0.5", "--beam", 3], "temperature=0.5 has no effect: it is used only in sampling"),
         (["search.temperature=0.5", "search.beam=3"], "temperature=0.5 has no effect: it is used only in sampling"),
         (["length_penalty=1"], "length_penalty=1.0 has no effect: it is used only in beam search"),
@@ -223,7 +223,7 @@ def test_a_beam_is_a_beam_however_it_is_given(trained: Path, tmp_path: Path, com
         (["maximum=9"], "maximum=9 has no effect: use --maximum N"),
         (["minimum=9", "--maximum", 8], "search.minimum = 9 is more than the maximum of 8 pieces"),
         (["--nbest", 5, "--beam", 3], "nbest is 5 and beam is 3"),
-        (["source_limit=9", "utility=bleu"], "utility=bleu has no effect: it is for translation"),
+        (["source_limit=9", "utility=bleu"], "utility=bleu has no effect: it is not supported for language models"),
     ],
     ids=str,
 )
@@ -252,7 +252,7 @@ def test_mistakes_are_reported(trained: Path, text: Path, tmp_path: Path, comman
     metric = command("train", "--text", text, "--run", tmp_path / "c", "training.metric=bleu")
     assert metric.code == 2 and "'bleu' is not one of loss, perplexity, word_perplexity" in metric.err
     objective = command("train", "--text", text, "--run", tmp_path / "d", "training.objective.method.kind=r-drop")
-    assert objective.code == 2 and "training.objective is for translation" in objective.err
+    assert objective.code == 2 and "training.objective is not supported for language models" in objective.err
 
 
 @pytest.mark.parametrize("network", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
@@ -334,6 +334,6 @@ def test_an_adaptive_softmax_knows_the_frequencies_of_the_text(text: Path, tmp_p
 
 def test_a_language_model_is_not_warm_started(text: Path, tmp_path: Path) -> None:
     config = values(text, LSTM, reading="lines", warm_start=str(tmp_path))
-    with pytest.raises(ConfigError, match=r"training\.warm_start is for translation models; language models do"):
+    with pytest.raises(ConfigError, match=r"training\.warm_start is not supported for language models"):
         calque.train(config, run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()

@@ -48,7 +48,7 @@ def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
 
 
 def test_its_config_is_given_as_values(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="must be a dict with seed and training"):
+    with pytest.raises(ConfigError, match="config must be a dict with the keys seed and training"):
         calque.train("config.toml", task=frames_task(), run=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -138,7 +138,7 @@ def test_where_its_own_code_is_needed_that_is_said(tmp_path: Path, command: Call
     )
     for arguments in (["train", "--resume", run], ["average", run, "--output", tmp_path / "mean"]):
         answer = command(*arguments)
-        assert answer.code == 2 and f"{run}: a run of a user's own task" in answer.err, answer.err
+        assert answer.code == 2 and f"{run} is a run of a user's own task" in answer.err, answer.err
     with pytest.raises(calque.ConfigError, match=r"calque\.resume\('.*run', task=OwnTask\(\.\.\.\)\)"):
         calque.resume(run)
     shutil.rmtree(run / "model")
@@ -160,7 +160,7 @@ def test_where_its_own_code_is_needed_that_is_said(tmp_path: Path, command: Call
 )
 def test_settings_of_translation_are_rejected(name: str, value: object, tmp_path: Path) -> None:
     config = {**CONFIG, "training": {**CONFIG["training"], name: value}}
-    with pytest.raises(calque.ConfigError, match=f"training.{name}: not used by a task of your own"):
+    with pytest.raises(calque.ConfigError, match=f"training.{name}: no effect on a task of your own"):
         calque.train(config, task=frames_task(), run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 

@@ -271,7 +271,10 @@ def test_prepared_data_survives_a_config_that_turned_out_wrong(
     run = tmp_path / "run" if named else Path("runs/1")
     for _ in range(2):
         messages = refuse_cutoffs(corpus, run if named or run.exists() else None)
-        assert f"the prepared data is kept in {run / 'store'}: --run {run} uses it with a corrected config" in messages
+        assert (
+            f"the prepared data is kept in {run / 'store'}; to reuse it with a corrected config, give --run {run}"
+            in messages
+        )
         assert [path.name for path in run.iterdir()] == ["store"]
         monkeypatch.setattr("calque.data.prepare._fill", unprepared)
     corrected = train(toy_values(corpus, "plain", *ADAPTIVE, "model.output.cutoffs=[2, 5]"), run=run, quiet=True)
@@ -669,4 +672,4 @@ def test_missing_plots_are_reported_unless_the_run_is_quiet(
     monkeypatch.setattr("calque.experiment.running.draw_curves", lambda _folder: False)  # no matplotlib
     run = train(toy_values(corpus, "plain", "training.steps=1"), run=tmp_path / "run", quiet=quiet).folder
     log = (run / "log.txt").read_text(encoding="utf-8")
-    assert ("no plots: matplotlib is not installed" in log) != quiet
+    assert ("nothing was plotted, because matplotlib is not installed" in log) != quiet

@@ -16,7 +16,7 @@ from calque.training.journal import read_journal
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
-MESSAGE = "training.metric = exact_match, then chrf: the median target has 1 word, and BLEU needs 4"
+MESSAGE = "training.metric = exact_match, with ties broken by chrf: the median target has 1 word, and BLEU needs 4"
 
 
 def values_of(folder: Path, *overrides: str, rows: list[tuple[str, str]] | None = None) -> dict[str, Any]:

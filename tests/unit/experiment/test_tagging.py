@@ -54,7 +54,9 @@ def test_the_kept_model_has_the_best_f1_and_gives_it_again(tmp_path) -> None:
 @pytest.mark.parametrize("setting", ["task.score=spans", "training.metric=f1"])
 def test_spans_are_not_measured_of_labels_that_have_none(tmp_path, setting) -> None:
     values = override(tagging_values(tmp_path), ["task.labels=pos", "task.inputs=[]", setting])
-    with pytest.raises(ConfigError, match=rf"{setting.partition('=')[0]}: only labels such as B-NP.*'pos' has"):
+    with pytest.raises(
+        ConfigError, match=rf"{setting.partition('=')[0]} needs labels that describe spans.*'pos' contains"
+    ):
         train(values, run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "checkpoints").exists()
 
@@ -80,12 +82,12 @@ def test_labels_that_only_the_validation_data_has_are_reported(tmp_path) -> None
             file.write(f"\n{word} A B-VP\n")
     train(values, run=tmp_path / "run", quiet=True)
     log = (tmp_path / "run" / "log.txt").read_text()
-    assert "warning: labels of the validation data that do not occur in training: B-VP (2)\n" in log
+    assert "warning: these labels of the validation data do not occur in training: B-VP (2)\n" in log
 
 
 def test_a_tagger_is_not_warm_started(tmp_path) -> None:
     values = override(tagging_values(tmp_path), [f"training.warm_start={tmp_path}"])
-    with pytest.raises(ConfigError, match=r"training\.warm_start is for translation models"):
+    with pytest.raises(ConfigError, match=r"training\.warm_start is not supported for taggers"):
         train(values, run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 

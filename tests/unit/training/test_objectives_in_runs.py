@@ -141,4 +141,6 @@ def test_r_drop_without_dropout_is_reported(
     still = [f"model.{side}.{kind}=0" for side in ("encoder", "decoder") for kind in kinds]
     values = toy_values(corpus, "transformer", *still, "training.steps=1", *OBJECTIVES["r-drop"], *overrides)
     train(values, run=tmp_path / "run", quiet=True)
-    assert ("r-drop: without dropout" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_reported
+    assert (
+        "r-drop has no effect: without dropout" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")
+    ) == is_reported
