@@ -183,7 +183,7 @@ def test_files_of_sentences_and_of_pairs(command, trained: Path, tmp_path: Path)
         ([TEXT, "--format", "pdf"], "--format: 'pdf' is not one of text, json, html, svg, png"),
         ([TEXT, "--picture", "beam"], "--picture needs an --output"),
         ([TEXT, "--attend", "3"], "is not a move of attention"),
-        ([TEXT, "--attend", "1:99"], "source piece 99: there are 5"),
+        ([TEXT, "--attend", "1:99"], "source piece 99: the source has only 5 pieces"),
         ([TEXT, "beam=0"], "beam"),
         ([TEXT, "--source", "missing"], "give sentences or --source, not both"),
         (["--source", "missing"], "missing: No such file or directory"),

@@ -228,7 +228,7 @@ def test_the_interface_of_python(runs: dict[str, Path]) -> None:
     ):
         (good, bad) = translator.engine().answers([calque.Request("The dog."), request])
         assert isinstance(bad, calque.CalqueError) and not isinstance(good, calque.CalqueError)
-    with pytest.raises(FolderError, match="this is for neural models"):
+    with pytest.raises(FolderError, match="only neural models are supported here"):
         calque.engine.load_translator(runs["koehn2003"])
     long = translator.engine().answer(calque.Request("the dog sees " * 100))
     assert long.source_cut

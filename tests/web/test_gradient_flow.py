@@ -124,7 +124,7 @@ def test_distances_zeros_and_clipping_are_explained(open_page: Open, documents: 
         panel = page.locator(f".panel-{tab}")
         expect(panel).to_contain_text("the recurrent steps from reading source piece j to predicting target token i")
         expect(panel).to_contain_text("The state at i is the one after token i − 1 was read.")
-        expect(panel).not_to_contain_text("Zero at distance 0")
+        expect(panel).not_to_contain_text("The gradient at distance 0 is zero")
     for flow in document["flows"]:
         if flow["side"] == "decoder" and flow["layer"] == 1:
             flow["mean"][0] = 0.0
