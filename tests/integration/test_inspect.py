@@ -192,7 +192,7 @@ def test_files_of_sentences_and_of_pairs(command, trained: Path, tmp_path: Path)
         ([TEXT, "b", "--states", "--picture", "beam", "--output", "look.svg"], "a picture shows one sentence"),
         ([TEXT, "bean=10"], "did you mean 'beam'?"),
         ([TEXT, "--attend", "99:1"], "target piece 99: the translation has"),
-        ([TEXT, "--attend", "1:1", "--attend", "1:2"], "one source piece at each target piece"),
+        ([TEXT, "--attend", "1:1", "--attend", "1:2"], "attention can be moved only once"),
         ([TEXT, "--format", "png", "--output", "look.svg"], "must end in .png"),
         ([TEXT, "--output", "missing/look.html"], "missing: no such folder"),
         ([TEXT, "--output", "look.svg", "--picture", "states"], "--picture states needs --states"),

@@ -130,7 +130,7 @@ def test_distances_zeros_and_clipping_are_explained(open_page: Open, documents: 
             flow["mean"][0] = 0.0
     document["clipping"] = None
     page = open_page(document, view=VIEW).page
-    expect(page.locator(".panel-flow-summary")).to_contain_text("this decoder predicts token i from the state before")
+    expect(page.locator(".panel-flow-summary")).to_contain_text("this decoder predicts token i from the previous state")
     expect(page.locator(".model")).to_contain_text("clipping not recorded")
 
 
