@@ -17,6 +17,7 @@ since importing torch takes longer than what they do.
 import atexit
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -24,12 +25,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.warming import ROOT, WarmProcess, be_fork, root_environment
 
-PATIENCE = 150  # seconds, after which ranks that hang are ended
+PATIENCE = 60  # seconds in which ranks that hang compute nothing, after which they are ended; a busy machine is no hang
+LONGEST = 600  # seconds of computing, after which ranks that never end are ended
+PORTS = range(20_000, 32_000)  # below those that systems give to connections, so that none takes one before the ranks
 
 
 class Ended(NamedTuple):
@@ -58,14 +62,47 @@ def cold_ranks(count: int, *arguments: object) -> Ended:
         )
         for rank in range(count)
     ]
+    watch = Patience([process.pid for process in processes])
     try:
-        told = [process.communicate(timeout=PATIENCE) for process in processes]
+        told = [_communicate(process, watch) for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
     printed, said = map(list, zip(*told, strict=True))
     return Ended([process.returncode for process in processes], said, printed)
+
+
+def _communicate(process: subprocess.Popen[str], watch: "Patience") -> tuple[str, str]:
+    while True:
+        try:
+            return process.communicate(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            if watch.is_over():
+                raise
+
+
+class Patience:
+    """Waits for processes as long as they compute, however little of a busy machine they get."""
+
+    def __init__(self, processes: Sequence[int]) -> None:
+        self.processes = processes
+        self._computed, self._since = 0.0, time.monotonic()
+
+    def is_over(self) -> bool:
+        computed = sum(map(_seconds_computed, self.processes))
+        if computed >= self._computed + 0.1:
+            self._computed, self._since = computed, time.monotonic()
+        return computed > LONGEST or time.monotonic() > self._since + PATIENCE
+
+
+def _seconds_computed(process: int) -> float:
+    """The CPU time of a process; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class WarmRanks(WarmProcess):
@@ -100,9 +137,11 @@ def agree_ranks(start: Start, count: int) -> list[dict[str, Any]]:
 
 
 def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
 
 
 def _place(rank: int, count: int, port: int) -> dict[str, str]:
@@ -133,12 +172,13 @@ def _forked(count: int, arguments: list[str], folder: Path) -> Ended:
     port = _free_port()
     children = [_fork(_place(rank, count, port), arguments, folder / str(rank)) for rank in range(count)]
     codes: dict[int, int] = {}
-    deadline = time.monotonic() + PATIENCE
+    watch = Patience(children)
     while len(codes) < count:
+        is_over = watch.is_over()
         for child in children:
             if child not in codes and (found := os.waitpid(child, os.WNOHANG))[0]:
                 codes[child] = os.waitstatus_to_exitcode(found[1])
-            elif child not in codes and time.monotonic() > deadline:
+            elif child not in codes and is_over:
                 os.kill(child, signal.SIGKILL)
         time.sleep(0.005)
     said, printed = (

@@ -188,7 +188,8 @@ def test_it_is_inspected(runs: dict[str, Path], files: dict[str, Path], tmp_path
     rows = [sum(row) for row in found["weights"]]
     assert rows[:3] == [1, 2, 2] and rows[3] == 0, "no n-gram ends in sees sees"
     shown = command("inspect", runs["lines"], "the n0 sees")
-    assert shown.code == 0 and "matched n-gram" in shown.out
+    assert shown.code == 0 and "history of the matched n-gram" in shown.out and " 1.00" not in shown.out
+    assert any(line.rstrip().endswith("the n0") for line in shown.out.splitlines()), "in the order of the text"
     refused = command("inspect", runs["lines"], "--gradients", "--target", files["test"])
     assert refused.code == 2 and "neither layers nor gradients" in refused.err, refused
     assert command("inspect", runs["lines"], "the n0 sees", "--output", tmp_path / "a.html").code == 0

@@ -75,7 +75,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def test_set(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def held_out(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_corpus(tmp_path_factory.mktemp("test"), "test", pairs=40, seed=3)
 
 
@@ -83,8 +83,8 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def test_phrases_learn_the_order_that_words_do_not(runs: dict[str, Path], test_set: tuple[Path, Path]) -> None:
-    sources, references = map(lines, test_set)
+def test_phrases_learn_the_order_that_words_do_not(runs: dict[str, Path], held_out: tuple[Path, Path]) -> None:
+    sources, references = map(lines, held_out)
     outputs = {name: calque.load(run).translate(sources) for name, run in runs.items()}
     right = {
         name: sum(text == reference for text, reference in zip(texts, references, strict=True)) / len(references)
@@ -121,11 +121,11 @@ def test_a_language_model_changes_words_in_context(runs: dict[str, Path]) -> Non
     assert [step.start for step in view.steps[:-1]] == list(range(len(view.steps) - 1)), "in the order of the source"
 
 
-def test_translate(runs: dict[str, Path], test_set: tuple[Path, Path], tmp_path: Path, command: Command) -> None:
+def test_translate(runs: dict[str, Path], held_out: tuple[Path, Path], tmp_path: Path, command: Command) -> None:
     run, output = runs["koehn2003"], tmp_path / "out"
-    assert command("translate", run, "--input", test_set[0], "--output", output).code == 0
-    assert lines(output) == calque.load(run).translate(lines(test_set[0]))
-    answer = command("translate", run, "--input", test_set[0], "--nbest", "3")
+    assert command("translate", run, "--input", held_out[0], "--output", output).code == 0
+    assert lines(output) == calque.load(run).translate(lines(held_out[0]))
+    answer = command("translate", run, "--input", held_out[0], "--nbest", "3")
     rows = [line.split("\t") for line in answer.out.splitlines()]
     assert next(row[2] for row in rows if row[0] == "1") == lines(output)[0]
     scores = [float(row[1]) for row in rows if row[0] == "1"]
@@ -138,12 +138,12 @@ def test_translate(runs: dict[str, Path], test_set: tuple[Path, Path], tmp_path:
     document = json.loads(command("translate", run, "--input", text, "--format", "jsonl").out.splitlines()[0])
     assert document["candidates"][0]["text"] == first
     assert document["candidates"][0]["pieces"] == ["el", "perro", "ve", "el", "zyzzyva", "￭."]
-    narrow = command("translate", run, "stack=1", "pops=1", "distortion=0", "--input", test_set[0])
+    narrow = command("translate", run, "stack=1", "pops=1", "distortion=0", "--input", held_out[0])
     assert narrow.code == 0 and len(narrow.out.splitlines()) == 40
 
 
-def test_evaluate_and_compare(runs: dict[str, Path], test_set: tuple[Path, Path], command: Command) -> None:
-    options = ("--source", test_set[0], "--reference", test_set[1])
+def test_evaluate_and_compare(runs: dict[str, Path], held_out: tuple[Path, Path], command: Command) -> None:
+    options = ("--source", held_out[0], "--reference", held_out[1])
     scores = json.loads(command("evaluate", runs["koehn2003"], *options, "--json").out)
     assert scores["bleu"]["value"] > 90 and scores["perplexity"] is None and scores["beam"] == 100
     assert "perplexity" not in command("evaluate", runs["dictionary"], *options).out
@@ -291,3 +291,14 @@ def test_alignments_and_a_scale_are_refused_in_training(tmp_path: Path, command:
     assert "guidance.weight" not in answer.err
     answer = command(*options, "--scale", "0.5")
     assert answer.code == 2 and "scale 0.5 has no effect on koehn2003" in answer.err, answer.err
+
+
+@pytest.mark.parametrize("name", ["dictionary", "brown1993", "koehn2003"])
+def test_a_translation_does_not_depend_on_its_company(
+    name: str, runs: dict[str, Path], held_out: tuple[Path, Path]
+) -> None:
+    translator = calque.load(runs[name])
+    sentences = [*lines(held_out[0])[:12], "", "A zyzzyva!"]
+    together = translator.translate(sentences)
+    assert [translator.translate(sentence) for sentence in sentences] == together
+    assert translator.translate(sentences[::-1]) == together[::-1]

@@ -106,7 +106,72 @@ def test_other_commands_say_which_to_use(spoken: Spoken, tmp_path: Path, command
     compare = ["compare", f"a={spoken.run}", f"b={spoken.run}", "--text", tmp_path / "text"]
     for arguments in (["inspect", spoken.run, "a"], compare):
         answer = command(*arguments)
-        assert answer.code == 2 and "speech recogniser" in answer.err and "--audio" not in answer.err
+        assert answer.code == 2 and "speech recogniser" in answer.err and "--audio" in answer.err
+
+
+def test_recordings_are_inspected_in_every_format(spoken: Spoken, tmp_path: Path, command: Command) -> None:
+    first, second = spoken.wavs[:2]
+    shown = command("inspect", spoken.run, "--audio", first, "beam=3")
+    assert shown.code == 0 and str(first) in shown.out and "log P CTC" in shown.out, shown.err
+    answer = command("inspect", spoken.run, "--audio", first, "--audio", second, "--format", "json")
+    document = json.loads(answer.out)
+    assert document["task"] == "recognition" and document["model"]["head"] == "ctc"
+    texts = [sentence["target"]["text"] for sentence in document["sentences"]]
+    assert texts == command("transcribe", spoken.run, first, second, "--format", "text").out.splitlines()
+    for name in ("page.html", "a.svg", "a.png"):
+        written = command("inspect", spoken.run, "--audio", first, "--output", tmp_path / name)
+        assert written.code == 0 and (tmp_path / name).stat().st_size > 5000, written.err
+    given = command("inspect", spoken.run, "--audio", first, "--target", "low high")
+    assert given.code == 0 and "low high (given)" in given.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a b"], "is a speech recogniser, which reads recordings: give --audio FILE instead of sentences"),
+        (["--image", "{a}"], "--image: for captioners only; this model is for recognition"),
+        (["--audio", "{a}", "--image", "{a}"], "--image and --audio are for different models"),
+        (["--audio", "{a}", "a b"], "give --audio, or sentences, not both"),
+        (["--audio", "{a}", "--audio", "{b}", "--target", "low"], "--target is the text of one file"),
+        (["--audio", "{a}", "--audio", "{b}", "--output", "x.svg"], "a picture shows one sentence and one model"),
+        (["--audio", "{a}", "--prefix", "low"], "--prefix: for translation models only"),
+        (["--audio", "{a}", "--output", "x.svg", "--picture", "attention"], "no decoder, so there is no attention"),
+        (["--audio", "{a}", "--output", "x.svg", "--picture", "beam"], "--picture"),
+        (["--audio", "gone.wav"], "gone.wav: no such file"),
+        (["--audio", "{a}", "--language", "{run}"], "is not a language model but a speech recogniser"),
+    ],
+)
+def test_mistakes_of_inspect_are_named(spoken: Spoken, command: Command, arguments, message) -> None:
+    filled = [item.format(a=spoken.wavs[0], b=spoken.wavs[1], run=spoken.run) for item in arguments]
+    answer = command("inspect", spoken.run, *filled)
+    assert answer.code == 2 and message in answer.err and "Traceback" not in answer.err, answer.err
+
+
+def test_models_and_files_of_transcripts_are_compared(spoken: Spoken, tmp_path: Path, command: Command) -> None:
+    manifest = spoken.folder / "valid" / "manifest.jsonl"
+    references = [json.loads(line)["text"] for line in manifest.read_text().splitlines()]
+    (tmp_path / "right.txt").write_text("".join(f"{text}\n" for text in references))
+    systems = [f"greedy={spoken.run}:beam=1", f"wide={spoken.run}:beam=4", f"right={tmp_path / 'right.txt'}"]
+    samples = ["--bootstrap", "50", "--randomisation", "50"]
+    answer = command("compare", *systems, "--audio", manifest, *samples, "--json")
+    assert answer.code == 0, answer.err
+    document = json.loads(answer.out)
+    greedy, wide, right = document["systems"]
+    assert right["scores"] == {"wer": 0, "cer": 0} and right["exact_match"] == 100
+    for system, beam in ((greedy, 1), (wide, 4)):
+        values = json.loads(command("evaluate", spoken.run, "--audio", manifest, "--json", "--beam", beam).out)
+        assert system["scores"]["wer"] == pytest.approx(values["wer"]["rate"])
+        assert system["scores"]["cer"] == pytest.approx(values["cer"]["rate"])
+    page = command("compare", *systems, "--audio", manifest, *samples, "--output", tmp_path / "page.html")
+    assert page.code == 0 and "12 recordings" in page.out and (tmp_path / "page.html").stat().st_size > 50_000
+    (tmp_path / "short.txt").write_text("low\n")
+    for arguments, message in (
+        ([f"a={tmp_path / 'short.txt'}", spoken.run], "a has 1 lines, but the manifest has 12 recordings"),
+        ([*systems, "--text", tmp_path / "right.txt"], "--text and --audio are for different tasks"),
+        ([*systems, "--columns", "a"], "--columns: not for this task"),
+    ):
+        refused = command("compare", *arguments, "--audio", manifest)
+        assert refused.code == 2 and message in refused.err and "Traceback" not in refused.err, refused.err
 
 
 def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command: Command) -> None:

@@ -130,3 +130,11 @@ def test_gradients_are_those_of_finite_differences(model: CaptionerModel) -> Non
 
 def test_sizes_are_coprime() -> None:
     assert len({SIZE, TOKENS, VOCABULARY}) == 3
+
+
+@torch.no_grad()
+def test_probabilities_sum_to_one(model: CaptionerModel) -> None:
+    context = model.prepare(images())
+    output, _ = model.read(captions(), model.start(context), context)
+    total = model.log_probs(output, context).exp().sum(dim=-1)
+    assert_close(total, torch.ones_like(total), rtol=0, atol=1e-9)

@@ -4,11 +4,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from calque.data.speech_batch import SpeechBatch
 from calque.engine.speech_decoding import SpeechDecoder, SpeechSearch
+from calque.layers.spec_augment import SpecAugmentConfig
 from calque.models.recogniser import RecogniserModel
 from calque.search.settings import SearchConfig
+from calque.tasks.recognition import recognition_loss
 from calque.tensors import Padded, length_mask
-from tests.laws.recognisers import RECOGNISERS, SAMPLES, audio, build, targets
+from tests.laws.recognisers import RECOGNISERS, SAMPLES, SIZES, audio, build, targets
 from tests.laws.slopes import slopes_in_a_direction
 
 NAMES = sorted(RECOGNISERS)
@@ -88,3 +91,45 @@ def test_gradients_are_those_of_finite_differences(model: RecogniserModel) -> No
         lambda: losses(model, recordings, [0, 1, 2]).sum(), parameters, step=1e-6
     )
     assert numerical == pytest.approx(analytical, rel=1e-3)
+
+
+@torch.no_grad()
+def test_masks_are_for_training_only() -> None:
+    config = RECOGNISERS["lstm-ctc-1"].model_copy(update={"augmentation": SpecAugmentConfig()})
+    torch.manual_seed(0)
+    inputs = RecogniserModel(config, sizes=SIZES).double().inputs
+    recordings = audio()
+    first, again = (inputs.eval()(recordings).values for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(inputs.train()(recordings).values, first)
+
+
+@torch.no_grad()
+def test_the_loss_weighs_both_heads_and_fillers_count_nothing() -> None:
+    """λ CTC + (1 − λ) attention, of the rows with a text to predict; a row that fills a shape has none."""
+    model, recordings = build("lstm-hybrid-luong"), audio()
+    model.ctc_weight = 0.2
+    inputs, outputs, lengths = targets()
+    ctc, attention = model.losses(model(recordings), inputs, outputs, lengths)
+    assert ctc is not None and attention is not None
+    is_real = torch.tensor([True, False, True])
+    batch = SpeechBatch(recordings, inputs, outputs, (lengths + 1) * is_real, weight=6, shared_weight=6, hop=80)
+    loss = recognition_loss(model, batch)
+    expected = (0.2 * ctc + 0.8 * attention)[is_real].sum()
+    assert_close(loss.objective, expected, rtol=0, atol=1e-9)
+    assert_close(loss.parts["ctc"], ctc[is_real].sum(), rtol=0, atol=1e-9)
+    assert_close(loss.parts["attention"], attention[is_real].sum(), rtol=0, atol=1e-9)
+
+
+@torch.no_grad()
+def test_probabilities_sum_to_one(model: RecogniserModel) -> None:
+    """Those of CTC at every position, and those of the decoder after every token."""
+    heard = model(audio())
+    if model.ctc is not None:
+        assert_close(model.ctc_log_probs(heard).exp().sum(dim=-1), torch.ones(heard.memory.mask.shape).double())
+    if model.speller is not None:
+        inputs, _, _ = targets()
+        context = model.speller.attend(heard.memory)
+        output, _ = model.speller.read(inputs, model.speller.start(context), context)
+        total = model.speller.log_probs(output, context).exp().sum(dim=-1)
+        assert_close(total, torch.ones_like(total), rtol=0, atol=1e-9)

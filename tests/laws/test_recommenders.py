@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from calque.layers import negatives
 from calque.layers.negatives import NegativesOutput
 from calque.models.recommender import FIRST_ITEM, PADDING, ItemHistory, RecommenderModel
 from calque.tensors import length_mask
@@ -144,3 +145,28 @@ def test_times_and_behaviours_matter_to_the_model_that_reads_them() -> None:
     changed = model.scores(history._replace(behaviours=other))
     assert (scores[:, FIRST_ITEM:] - later[:, FIRST_ITEM:]).abs().amin(dim=1).min() > 1e-6
     assert (scores[:, FIRST_ITEM:] - changed[:, FIRST_ITEM:]).abs().amin(dim=1).min() > 1e-6
+
+
+@torch.no_grad()
+def test_own_items_and_padding_are_never_negatives_nor_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss with one drawn negative per target is that of targets and of negatives outside the user's history."""
+    network, history = build("transformer-binary").train(), source()
+    assert isinstance(network.output, NegativesOutput) and network.output.config.negatives == 1
+    targets_of = torch.cat([history.items[:, 1:], history.items[:, :1] * 0 + 9], dim=1).masked_fill(~MASK, PADDING)
+    drawn = torch.randint(FIRST_ITEM, VOCABULARY, (USERS * ITEMS,), generator=torch.Generator().manual_seed(4))
+    for row, length in enumerate(history.lengths.tolist()):
+        drawn[row * ITEMS] = targets_of[row, length - 1]
+    monkeypatch.setattr(negatives, "draw", lambda _proposal, *, count: drawn[:count])
+    hidden = network(history)
+    scores = network.output.logits(hidden)
+    expected, avoided = 0.0, 0
+    for row in range(USERS):
+        own = {int(history.items[row, 0]), *targets_of[row].tolist()}
+        for at in range(int(history.lengths[row])):
+            negative = int(drawn[row * ITEMS + at])
+            expected -= float(scores[row, at, targets_of[row, at]].sigmoid().log())
+            avoided += negative in own
+            if negative not in own:
+                expected -= float((-scores[row, at, negative]).sigmoid().log())
+    assert avoided, "a negative of the user's own was drawn"
+    assert float(network.total_loss(hidden, history, targets_of)) == pytest.approx(expected, rel=1e-9)

@@ -70,3 +70,11 @@ def test_gradients_are_those_of_finite_differences(model: SentenceEncoderModel) 
     parameters = [value for value in model.parameters() if value.requires_grad]
     numerical, analytical = slopes_in_a_direction(lambda: _loss(model), parameters, step=1e-6)
     assert numerical == pytest.approx(analytical, rel=1e-4)
+
+
+@torch.no_grad()
+def test_each_side_has_its_encoder() -> None:
+    model, text = build("lstm-mean"), sentences()
+    assert model.target is not None
+    assert torch.equal(model.encode(text, "source"), model.source(text))
+    assert torch.equal(model.encode(text, "target"), model.target(text))

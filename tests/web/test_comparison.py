@@ -8,11 +8,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from calque.evaluation.comparison.language_models import ScoredSystem, TextTest, compare_language_models
+from calque.evaluation.comparison.recommendations import RankedSystem, RankedTest, compare_recommendations
 from calque.evaluation.comparison.retrievals import RetrievalTest, compare_retrievals
 from calque.evaluation.comparison.taggings import TaggedSystem, TaggedTest, compare_taggings
+from calque.evaluation.comparison.transcripts import TranscribedSystem, compare_transcripts
 from calque.evaluation.comparison.translations import EvaluationSet, Settings, System, compare_translations
 from tests.unit.evaluation import test_comparison_of_retrieval as retrieval
 from tests.unit.evaluation.corpora import make_corpus
+from tests.unit.evaluation.test_comparison_of_transcripts import transcripts
 from tests.web.conftest import Opened
 from tests.web.test_inspection import AXE
 
@@ -32,7 +35,7 @@ FACTS: dict[str, Any] = {
     },
 }
 KEYS = re.compile(
-    r"\b(comparison|scores|section|sentences|significance|groups|details|size|ngrams|labels|retrieval|tab)\.[a-z]"
+    r"\b(comparison|scores|section|sentences|significance|groups|details|size|ngrams|labels|retrieval|transcripts|rankings|tab)\.[a-z]"
 )
 """What a string without a translation would look like."""
 TABS = {
@@ -40,6 +43,8 @@ TABS = {
     "tagging": ("scores", "labels", "confusion", "sentences"),
     "language-modelling": ("scores", "losses", "sentences"),
     "embedding": ("scores", "lengths", "sentences"),
+    "recognition": ("scores", "confusion", "buckets", "sentences", "curves"),
+    "recommendation": ("scores", "buckets", "users", "curves"),
 }
 
 
@@ -82,11 +87,39 @@ def retrievals() -> dict[str, Any]:
     return compare_retrievals(test, [retrieval.FIRST, retrieval.SECOND], samples=50)
 
 
+def recordings() -> dict[str, Any]:
+    """Two systems that make errors, in groups, and one that makes none."""
+    test, (noisy, better) = transcripts(1)
+    hostile = [f"{HOSTILE} {better.transcripts[0]}", *better.transcripts[1:]]
+    systems = [
+        noisy._replace(facts=FACTS, group="a"),
+        better._replace(transcripts=hostile, group="b"),
+        TranscribedSystem("right", test.references),
+    ]
+    return compare_transcripts(test, systems, samples=QUICK.samples)
+
+
+def rankings() -> dict[str, Any]:
+    """Two recommenders that rank the targets of twelve users, one of which the second does not rank at all."""
+    first, second = [1, 5, 2, 40, 3, 9, 1, 2, 7, 11, 30, 4], [1, 1, 1, 12, 3, 2, 4, 1, 7, 0, 3, 1]
+    test = RankedTest(
+        [HOSTILE, *(f"u{number}" for number in range(11))],
+        [f"item{number}" for number in range(12)],
+        [number % 7 for number in range(12)],
+        [3 * number for number in range(12)],
+        {"path": "users.txt", "seen_excluded": True},
+    )
+    systems = [RankedSystem("popularity", first, FACTS), RankedSystem("sasrec", second)]
+    return compare_recommendations(test, systems, samples=50)
+
+
 DOCUMENTS = {
     "translation": translations,
     "tagging": taggings,
     "language-modelling": language_models,
     "embedding": retrievals,
+    "recognition": recordings,
+    "recommendation": rankings,
 }
 
 
@@ -231,3 +264,34 @@ def test_every_tick_of_a_bucket_chart_has_a_name_and_undefined_measures_are_not_
     assert before == sum(len(system) for system in frequency["systems"])
     page.locator(".panel-words").get_by_label("Measure").select_option("recall")
     expect(markers).to_have_count(before - len(frequency["systems"]))
+
+
+def test_errors_and_confusions_of_transcripts_are_those_of_the_document(open_page: Open) -> None:
+    document = recordings()
+    page = open_page(document, view=VIEW).page
+    errors = document["systems"][0]["errors"]["wer"]
+    row = page.locator(".panel-scores tr", has_text="words").filter(has_text=str(errors["length"])).first
+    for kind in ("substitutions", "insertions", "deletions"):
+        expect(row).to_contain_text(str(errors[kind]))
+    show(page, "confusion")
+    first = document["systems"][0]["substituted"][0]
+    top = page.locator(".panel-confusion table").first.locator("tbody tr").first
+    for text in (first["reference"], first["hypothesis"], str(first["count"])):
+        expect(top).to_contain_text(text)
+    page.locator(".panel-confusion select").select_option("2")
+    expect(page.locator(".panel-confusion")).to_contain_text("This system makes no errors.")
+    show(page, "sentences")
+    expect(page.locator(".panel-sentences article").first.locator("del, ins").first).to_be_visible()
+
+
+def test_ranks_are_those_of_the_document(open_page: Open) -> None:
+    document = rankings()
+    page = open_page(document, view=VIEW).page
+    scores = document["systems"][1]["scores"]
+    expect(page.locator(".panel-scores table").first).to_contain_text(f"{scores['ndcg@10']:.4f}")
+    show(page, "users")
+    rows = page.locator(".panel-users tbody tr")
+    expect(rows).to_have_count(len(document["users"]["items"]))
+    for place, item in enumerate(document["users"]["items"]):
+        expect(rows.nth(place)).to_contain_text(item["target"])
+        expect(rows.nth(place).locator("td").last).to_have_text(str(item["ranks"][1] or "none"))

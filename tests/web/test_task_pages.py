@@ -1,22 +1,31 @@
-"""The pages of language models and taggers in a browser, of documents that real models gave."""
+"""The pages of the tasks beside translation in a browser, most of them of documents that real models gave."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import soundfile
+import torch
 from playwright.sync_api import expect
 
+from calque.data.audio import Sound
 from calque.engine import Sentence
+from calque.inspection.attention_maps import AttentionMap
 from calque.inspection.captioning import caption_values, inspect_caption
 from calque.inspection.document import as_base64, as_lists, inspection_document, model_summary
 from calque.inspection.language_model import inspect_text
 from calque.inspection.phrase_view import PhraseStep, PhraseView, phrase_values
+from calque.inspection.recognition import inspect_recording, recogniser_summary, recording_values
+from calque.inspection.recommendation import CandidateItem, RecommendationView, recommendation_values
 from calque.inspection.sentence_similarity import encoder_summary, inspect_similarity, similarity_values
 from calque.inspection.tagging import inspect_tagging
 from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
+from calque.search.settings import SearchConfig
 from tests.captioned import picture
+from tests.unit.engine.test_recogniser import recogniser, sound
 from tests.unit.engine.test_sentence_vectors import sentence_encoder
 from tests.unit.engine.test_text_generator import BEAM
 from tests.unit.engine.test_text_generator import build as build_generator
@@ -26,6 +35,10 @@ from tests.unit.inspection.test_tagging import build as build_tagger
 from tests.web.documents import Document
 from tests.web.test_inspection import AXE, Open, minus, show
 
+KEYS = re.compile(
+    r"\b(tab|text|tagging|summary|attention|steps|phrases|similarity|captioning|recognition|recommendation)\.[a-z]"
+)
+"""What a string without a translation would look like."""
 HOSTILE = "<img/src=x/onerror=alert(1)>"
 
 
@@ -77,6 +90,36 @@ def captioning_page(decoder: str) -> Document:
     return inspection_document([values], task="captioning", models=[model_summary(captioner, name="runs/scenes")])
 
 
+def recognition_page(head: str, *, weights: Callable[..., object] = as_base64, target: str | None = None) -> Document:
+    model = recogniser(head)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"{HOSTILE.replace('/', ' ')}.wav"
+        given: Sound = sound(3, words=2)
+        soundfile.write(path, given.samples, given.rate)
+        view = inspect_recording(model, path, search=SearchConfig(beam=3, maximum=6), target=target)
+    values = recording_values(view, weights=weights)
+    return inspection_document([values], task="recognition", models=[recogniser_summary(model, name="runs/speech")])
+
+
+def recommendation_page(*, attends: bool, histories: int = 1) -> Document:
+    """Histories as a recommender would show them; the last has no known item."""
+    items = ["shampoo", HOSTILE, "香皂"]
+    candidates = [
+        CandidateItem("conditioner", math.log(0.5), 12, False),
+        CandidateItem(HOSTILE, math.log(0.3), 1200, True),
+        CandidateItem("comb", math.log(0.1), 3, False),
+    ]
+    weights = torch.tensor([[[1.0, 0.0, 0.0], [0.4, 0.6, 0.0], [0.2, 0.3, 0.5]]])
+    maps = [AttentionMap("blocks.0.attention", "decoder", 1, weights)] if attends else []
+    contributions = [[0.25, -0.75, 1.5], [0.1, 0.2, 0.3], [-0.1, 0.0, 0.4]]
+    known = RecommendationView(items, 1, False, True, candidates, contributions[0], contributions, maps)
+    cold = RecommendationView([], 2, True, False, candidates, [], [[], [], []], [])
+    views = [*[known] * (histories - 1 if histories > 1 else 1), *([cold] if histories > 1 else [])]
+    model = {"name": "runs/shop", "architecture": "transformer recommender", "parameters": 3116, "items": 30}
+    values = [recommendation_values(view, weights=as_base64) for view in views]
+    return inspection_document(values, task="recommendation", models=[model | {"attends": attends}])
+
+
 PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
     "lstm": (lambda: text_page("lstm"), {"summary", "steps", "saliency", "continuation", "beam"}),
     "transformer": (lambda: text_page("transformer"), {"summary", "steps", "attention", "continuation", "beam"}),
@@ -93,6 +136,17 @@ PAGES: dict[str, tuple[Callable[[], Document], set[str]]] = {
     "partners": (lambda: similarity_page(["w1", "w2", "w2 w1"]), {"summary", "similarity", "projection"}),
     "captions": (lambda: captioning_page("soft"), {"summary", "attention", "steps"}),
     "captions without attention": (lambda: captioning_page("recurrent"), {"summary", "steps"}),
+    "ctc": (lambda: recognition_page("ctc"), {"summary", "posteriors", "tokens"}),
+    "hybrid": (
+        lambda: recognition_page("hybrid", weights=as_lists, target="low high"),
+        {"summary", "posteriors", "attention", "tokens", "steps"},
+    ),
+    "attention decoder": (lambda: recognition_page("attention"), {"summary", "attention", "tokens", "steps"}),
+    "recommendations": (lambda: recommendation_page(attends=True), {"summary", "contributions", "attention"}),
+    "recommendations without attention": (
+        lambda: recommendation_page(attends=False),
+        {"summary", "contributions"},
+    ),
 }
 
 
@@ -109,8 +163,7 @@ def test_every_view_is_drawn_in_both_languages(open_page: Open, axe: str, name: 
         for tab in sorted(tabs):
             assert show(page, tab)
             texts[tab, language] = page.locator(f".panel-{tab}").inner_text()
-            keys = r"\b(tab|text|tagging|summary|attention|steps|phrases|similarity|captioning)\.[a-z]"
-            assert re.search(keys, texts[tab, language]) is None
+            assert KEYS.search(texts[tab, language]) is None
             assert page.evaluate(AXE) == []
     assert all(texts[tab, "en"] != texts[tab, "zh"] for tab in tabs)
 
@@ -172,6 +225,88 @@ def test_the_page_of_a_caption_has_a_picture_per_word(open_page: Open) -> None:
     expect(pictures).to_have_count(len(words) + 1)
     assert page.locator(".panel-attention figcaption").all_inner_texts()[1:] == words
     assert all(pictures.nth(place).evaluate("one => one.naturalWidth") == 12 for place in range(len(words) + 1))
+
+
+def test_the_page_of_a_recording_shows_the_documents_numbers(open_page: Open) -> None:
+    document = recognition_page("hybrid", weights=as_lists)
+    (recording,) = document["sentences"]
+    page = open_page(document).page
+    summary = page.locator(".panel-summary")
+    for candidate in recording["candidates"]:
+        expect(summary).to_contain_text(minus(candidate["ctc"]))
+        expect(summary).to_contain_text(minus(candidate["decoder"]))
+    names = page.locator(".panel-summary .time-name").all_text_contents()
+    assert names == [item["word"] for item in recording["words"]]
+    show(page, "posteriors")
+    labels = recording["ctc"]["labels"]
+    assert page.locator(".panel-posteriors .time-row").all_text_contents() == labels
+    plane = page.locator(".panel-posteriors .time-plane")
+    plane.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    value = recording["ctc"]["posteriors"][1][1]
+    expect(page.locator(".tooltip")).to_contain_text(labels[1])
+    expect(page.locator(".tooltip")).to_contain_text(f"{value:.3f}")
+    expect(page.locator(".tooltip")).to_contain_text(f"at {recording['source']['position']:.2f} s")
+    assert page.locator(".panel-posteriors .time-frame").count() == len(recording["tokens"])
+    show(page, "attention")
+    rows = page.locator(".panel-attention .time-row").all_text_contents()
+    assert rows == recording["attention"]["rows"]
+
+
+def test_features_and_attention_are_drawn_where_they_are(open_page: Open) -> None:
+    """The brightest pixel of attention to one position alone is at the time of that position."""
+    document = recognition_page("attention", weights=as_lists)
+    (recording,) = document["sentences"]
+    rows, positions = len(recording["attention"]["rows"]), len(recording["attention"]["weights"][0])
+    place = positions // 3
+    recording["attention"]["weights"] = [[float(column == place) for column in range(positions)]] * rows
+    page = open_page(document).page
+    show(page, "attention")
+    darkest = page.locator(".panel-attention canvas").evaluate(
+        """canvas => {
+            const {data} = canvas.getContext("2d").getImageData(0, canvas.height >> 1, canvas.width, 1);
+            let best = 0;
+            for (let x = 0; x < canvas.width; x += 1) if (data[4 * x] < data[4 * best]) best = x;
+            return best / canvas.width;
+        }"""
+    )
+    step = recording["source"]["position"] / recording["source"]["seconds"]
+    assert place * step <= darkest + 0.01 and darkest <= (place + 1) * step
+
+
+def test_the_page_of_a_recommendation_shows_the_documents_numbers(open_page: Open) -> None:
+    document = recommendation_page(attends=True)
+    (history,) = document["sentences"]
+    page = open_page(document).page
+    summary = page.locator(".panel-summary")
+    expect(summary).to_contain_text("Influence on the recommendation of")
+    rows = page.locator(".panel-summary table tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text("yes")
+    expect(rows.nth(0)).to_contain_text("0.500")
+    plane = page.locator(".panel-summary .chart-plane")
+    plane.focus()
+    page.keyboard.press("End")
+    expect(page.locator(".tooltip")).to_contain_text("1.500")
+    show(page, "contributions")
+    plane = page.locator(".panel-contributions .heatmap-plane")
+    plane.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".tooltip")).to_contain_text("−0.750")
+    for tab in ("contributions", "attention"):
+        show(page, tab)
+        columns = page.locator(f".panel-{tab} .heatmap-columns .heatmap-label").all_inner_texts()
+        assert columns == history["items"]
+
+
+def test_histories_are_listed_and_cold_ones_say_so(open_page: Open) -> None:
+    page = open_page(recommendation_page(attends=False, histories=3)).page
+    page.locator("details summary").first.click()
+    expect(page.locator("table.overview tbody tr")).to_have_count(3)
+    page.locator("table.overview tbody tr").nth(2).locator("button").click()
+    expect(page.locator(".panel-summary")).to_contain_text("the most popular items are recommended")
+    assert {tab.get_attribute("data-name") for tab in page.locator('[role="tab"]').all()} == {"summary"}
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -2,25 +2,27 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from calque.commands.compare_task import ComparisonRequest, Document, TaskComparison
+from calque.commands.compare_translation_tables import translation_tables
+from calque.commands.compare_translations import translation_settings
 from calque.commands.compared_systems import Argument, Options, load, model_facts, read_lines, speed
 from calque.errors import CalqueError, ConfigError
 
 if TYPE_CHECKING:
     from calque.data.image_manifests import Entry
-    from calque.evaluation.comparison.translations import Settings, System
+    from calque.evaluation.comparison.translations import System
 
 
-def compare_captions(
-    arguments: Sequence[Argument], *, images: Path, settings: "Settings", options: Options
-) -> dict[str, Any]:
+def compare_captions(request: ComparisonRequest) -> Document:
     """The document that compares captions as it would translations; the first caption of an image is its reference."""
     from calque.commands.progress import preparing
     from calque.engine.captioner_boxes import manifest_entries
     from calque.evaluation.comparison.translations import EvaluationSet, System, check_systems, compare_translations
 
+    arguments, options, images = request.arguments, request.options, request.files["--images"]
+    settings = translation_settings(request)
     entries = manifest_entries(images)
     if without := sum(not entry.captions for entry in entries):
         raise ConfigError(f"{images}: {without:,} images have no caption to compare with")
@@ -64,3 +66,14 @@ def _captioned(argument: Argument, entries: "Sequence[Entry]", *, options: Optio
         device=str(captioner.device),
     )
     return System(argument.name, texts, argument.group, model_facts(argument, captioner) | {"speed": pace})
+
+
+CAPTIONING = TaskComparison(
+    "captioning",
+    "--images",
+    "--images for captioners",
+    compare_captions,
+    translation_tables,
+    takes=frozenset({"--group"}),
+    searches=True,
+)

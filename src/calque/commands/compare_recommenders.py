@@ -2,11 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-from calque.commands.compared_systems import Argument, Options, load, model_facts, speed
+from calque.commands.compare_task import Block, ComparisonRequest, Document, TaskComparison, refuse_files
+from calque.commands.compared_systems import load, model_facts, speed
 from calque.commands.tables import Row, aligned
 from calque.errors import ConfigError
 
@@ -14,15 +13,15 @@ SHOWN_METRICS = ("hr@1", "hr@10", "ndcg@10", "mrr")
 SHOWN_USERS = 8
 
 
-def compare_recommenders(arguments: Sequence[Argument], *, sequences: Path, options: Options) -> dict[str, Any]:
+def compare_recommenders(request: ComparisonRequest) -> Document:
     """The document that compares recommenders by the rank of the last item of every user in a file."""
     from calque.commands.progress import counting
     from calque.commands.recommender_scores import read_test_users
     from calque.engine import Recommender
     from calque.evaluation.comparison.recommendations import RankedSystem, RankedTest, compare_recommendations
 
-    if files := [str(argument.path) for argument in arguments if argument.is_file]:
-        raise ConfigError(f"{', '.join(files)}: not a run or model folder; recommenders are compared by their ranks")
+    arguments, options, sequences = request.arguments, request.options, request.files["--sequences"]
+    refuse_files(arguments, "recommenders are compared by their ranks")
     systems, frequencies, excluded = [], Counter[str](), set[bool]()
     test = None
     for argument in arguments:
@@ -52,14 +51,14 @@ def compare_recommenders(arguments: Sequence[Argument], *, sequences: Path, opti
     return compare_recommendations(ranked_test, systems, samples=options.randomisation)
 
 
-def recommendation_tables(document: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def recommendation_tables(document: Document) -> Iterator[Block]:
     """The tables of a comparison of recommenders, each with its title."""
     test, systems = document["test"], document["systems"]
     names = [system["name"] for system in systems]
     header: Row = [
         "system",
         *(name.upper() for name in SHOWN_METRICS),
-        *["p-value"] * len(SHOWN_METRICS),
+        *(f"p of {name.upper()}" for name in SHOWN_METRICS),
         "better",
         "worse",
     ]
@@ -94,3 +93,12 @@ def recommendation_tables(document: dict[str, Any]) -> Iterator[tuple[str, list[
             for item in items
         ]
         yield "ranks of the target that differ most", aligned([["user", "target", "history", *names], *lines], left=2)
+
+
+RECOMMENDATION = TaskComparison(
+    "recommendation",
+    "--sequences",
+    "--sequences for recommenders",
+    compare_recommenders,
+    recommendation_tables,
+)

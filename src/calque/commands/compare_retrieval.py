@@ -1,30 +1,26 @@
 """`calque compare --source --target`: sentence vectors of any models, by retrieval."""
 
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-from calque.commands.compared_systems import Argument, Options, model_facts, speed
+from calque.commands.compare_tables import names_of, size_and_speed
+from calque.commands.compare_task import Block, ComparisonRequest, Document, TaskComparison, refuse_files
+from calque.commands.compared_systems import model_facts, speed
 from calque.commands.retrieval_scores import read_pairs_of_lines, retrieval_ranks
 from calque.commands.tables import Row, aligned
-from calque.errors import ConfigError
 
 SHOWN = 10  # pairs in the terminal
 
-Block = tuple[str, list[str]]
 
-
-def compare_vectors(arguments: Sequence[Argument], *, source: Path, target: Path, options: Options) -> dict[str, Any]:
+def compare_vectors(request: ComparisonRequest) -> Document:
     """The document that compares the sentence vectors of models on two files of partners."""
     from calque.engine import load
     from calque.evaluation.comparison.retrievals import RetrievalSystem, RetrievalTest, compare_retrievals
 
-    if files := [str(argument.path) for argument in arguments if argument.is_file]:
-        raise ConfigError(
-            f"{', '.join(files)}: not a run or model folder; sentence vectors are compared by the models that "
-            "compute them"
-        )
+    arguments, options = request.arguments, request.options
+    source, target = request.files["--source"], request.files["--target"]
+    refuse_files(arguments, "sentence vectors are compared by the models that compute them")
     pairs = read_pairs_of_lines(source, target)
     words = sum(len(text.split()) for side in pairs for text in side)
     systems = []
@@ -38,7 +34,7 @@ def compare_vectors(arguments: Sequence[Argument], *, source: Path, target: Path
     return compare_retrievals(test, systems, samples=options.randomisation)
 
 
-def retrieval_blocks(document: dict[str, Any]) -> Iterator[Block]:
+def retrieval_tables(document: Document) -> Iterator[Block]:
     """The tables of a comparison for the terminal, each with its title."""
     test, systems, metrics = document["test"], document["systems"], document["metrics"]
     names = [system["name"] for system in systems]
@@ -62,8 +58,18 @@ def retrieval_blocks(document: dict[str, Any]) -> Iterator[Block]:
         pairs.append([str(item["line"]), *ranks, item["source"]])
     if len(pairs) > 1:
         yield "ranks of the partner, to target and to source, where the systems differ most", aligned(pairs)
+    yield from size_and_speed(systems, names_of(systems), unit="sentences")
 
 
 def _score(system: dict[str, Any], metric: str) -> str:
     p_value = (system["p_values"] or {}).get(metric)
     return f"{system['scores'][metric]:.2f}" + ("" if p_value is None else f" ({p_value:.3f})")
+
+
+EMBEDDING = TaskComparison(
+    "embedding",
+    "--target",
+    "--source and --target for sentence vectors",
+    compare_vectors,
+    retrieval_tables,
+)

@@ -134,17 +134,15 @@ def load(
 ) -> "AnyLoaded":
     """Loads a model of this kind; for any other model, raises a ConfigError that names the options that compare it."""
     from calque.commands.loading import EVALUATION_OPTIONS
-    from calque.engine import Recogniser, model_kind
     from calque.engine import load as load_model
+    from calque.engine import model_kind
 
     loaded = load_model(argument.path, device=device, precision=precision)
     if isinstance(loaded, kind):
         return loaded
-    advice = f"such models are compared with {EVALUATION_OPTIONS[type(loaded)]}"
-    if isinstance(loaded, Recogniser):
-        advice = "score each of them with `calque evaluate`"
     raise ConfigError(
-        f"{argument.path}: is {model_kind(loaded)} and cannot be compared with {EVALUATION_OPTIONS[kind]}; {advice}"
+        f"{argument.path}: is {model_kind(loaded)} and cannot be compared with {EVALUATION_OPTIONS[kind]}; such models "
+        f"are compared with {EVALUATION_OPTIONS[type(loaded)]}"
     )
 
 

@@ -8,9 +8,8 @@ import typer
 
 from calque.commands.inputs import choice, device_and_precision
 from calque.commands.inspect_gradients import write_gradient_flow
-from calque.commands.inspect_histories import histories_of
-from calque.commands.inspect_output import FORMATS, View, output_format, write_views
-from calque.commands.inspect_questions import Question, labelled_words, questions_of, split_settings
+from calque.commands.inspect_output import FORMATS, output_format, write_views
+from calque.commands.inspect_questions import Question, questions_of, split_settings
 from calque.commands.options import (
     Device,
     Precision,
@@ -23,10 +22,8 @@ from calque.commands.options import (
 from calque.errors import ConfigError
 
 if TYPE_CHECKING:
-    from calque.commands.inspect_tasks import Shown
+    from calque.commands.inspect_task import TaskInspection
     from calque.engine import Loaded, Translator
-    from calque.inspection.state_index import StateIndex
-    from calque.inspection.what_if import WhatIf
 
 PICTURES = (
     "attention",
@@ -39,6 +36,12 @@ PICTURES = (
     "transitions",
     "similarity",
     "projection",
+    "phrases",
+    "history",
+    "candidates",
+    "recording",
+    "spectrogram",
+    "posteriors",
 )
 LIMIT = 20
 
@@ -63,6 +66,13 @@ def inspect(
     ] = None,
     images: Annotated[
         list[Path] | None, file_option("--image", help="Captioners: an image to inspect; repeat it for several.")
+    ] = None,
+    audio: Annotated[
+        list[Path] | None,
+        file_option("--audio", help="Speech recognisers: a recording to inspect; repeat it for several."),
+    ] = None,
+    language: Annotated[
+        Path | None, model_option("--language", help="With --audio: a language model, as in `calque transcribe`.")
     ] = None,
     limit: Annotated[int, count_option(help="With --source: inspect the first N sentences.")] = LIMIT,
     others: Annotated[
@@ -126,7 +136,8 @@ def inspect(
     Prints tables; --output writes a page that works offline (.html), all numbers (.json), or a picture (.svg, .png).
     Pieces are counted from 1, end marks included. Language models show what could come next, taggers the probabilities
     of all labels. Sentence encoders show the cosines of all sentences, with those of --target if it is given, and their
-    places in two dimensions; recommenders the candidates and what each item of the history contributes (no .html page).
+    places in two dimensions; recommenders the candidates and what each item of the history contributes. Of a recording,
+    speech recognisers show when each word is heard, the posteriors of CTC, attention, and candidates part by part.
 
     Examples:
 
@@ -163,23 +174,23 @@ def inspect(
         calque inspect runs/captions --source test.en --target test.de --limit 30 --output vectors.html
 
         calque inspect runs/captions --image photo.jpg --output photo.html
+
+        calque inspect runs/digits --audio call.wav --output call.html
+
+        calque inspect runs/digits --audio call.wav --target "four two" --output aligned.svg
     """
+    from calque.commands.inspect_task import ViewOptions
     from calque.commands.inspect_tasks import TASKS
     from calque.commands.output import refuse_output
     from calque.inspection.what_if import Move, WhatIf
 
     what_if_options: dict[str, Any] = {"--prefix": prefix, "--forbid-word": forbid, "--attend": attend}
+    task_options = {"--target": target, **what_if_options, "--states": states, "--index": index}
+    task_options |= {"--continuation": continuation, "--language": language}
     if gradients:
-        other_options: dict[str, Any] = {
-            "--with": others,
-            "--picture": picture,
-            **what_if_options,
-            "--saliency": saliency,
-        }
-        other_options |= {"--states": states, "--index": index, "--continuation": continuation, "a sentence": texts}
-        other_options |= {"--image": images}
-        if idle := _given(other_options):
-            raise ConfigError(f"--gradients measures a corpus and cannot be combined with {', '.join(idle)}")
+        other_options = {"--with": others, "--picture": picture, **task_options, "--saliency": saliency}
+        other_options |= {"a sentence": texts, "--image": images, "--audio": audio, "--target": None}
+        _refuse_beside_gradients(other_options)
         write_gradient_flow(model, source, target, format=format, output=output, sentences=limit, device=device)
         return
     written = output_format(format, output)
@@ -195,9 +206,8 @@ def inspect(
             "with --target there is no search that --prefix or --forbid-word could constrain; leave out either"
         )
     sentences, settings = split_settings(texts or [])
-    if images and (sentences or source is not None):
-        raise ConfigError("give --image, or sentences, not both")
-    questions = [Question(str(path)) for path in images or ()]
+    files = {"--image": images, "--audio": audio}
+    questions = _file_questions(files, target=target, is_text=bool(sentences or source))
     if not index and not questions:
         questions = questions_of(sentences, source=source, target=target, limit=limit)
     paths = [model, *(others or ())]
@@ -205,58 +215,59 @@ def inspect(
         raise ConfigError("--with names the same model again; name another one")
     refuse_output(output, source)
     models = _load(paths, device=device, precision=precision)
-    if type(models[str(model)]) not in TASKS:
-        raise ConfigError(f"{model}: speech recognisers cannot be inspected")
-    shown = TASKS[type(models[str(model)])]
-    shown_together = 1 if shown.task == "embedding" else len(questions)
-    _refuse_picture(picture, written=written, states=states, views=shown_together * len(paths))
-    if (shown.task == "captioning") != bool(images):
-        raise ConfigError(
-            f"{model}: is a captioner, which reads images: give --image FILE instead of sentences"
-            if not images
-            else f"--image: for captioners only; this model is for {shown.task}"
-        )
-    if shown.task == "tagging" and source is not None:
-        questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
-    if shown.task == "recommendation":
-        if written == "html":
-            raise ConfigError("there is no page for recommenders; write .json, .svg, .png or .txt")
-        if source is not None:
-            histories = histories_of(models[str(model)], source, limit=limit)  # type: ignore[arg-type]
-            questions = [Question(history) for history in histories]
-    options = {"--target": target, **what_if_options, "--states": states, "--index": index}
-    _refuse_other_options(options, shown=shown, continuation=continuation)
+    first = models[str(model)]
+    task = TASKS[type(first)]
+    _refuse_picture(
+        picture, written=written, states=states, views=(1 if task.is_joint else len(questions)) * len(paths)
+    )
+    _refuse_other_files(model, task, given=_given(files))
+    questions = task.questions(first, questions, source=source, limit=limit)
+    task.refuse_options(_given(task_options))
     if index:
         if sentences or source is not None or output is not None:
             raise ConfigError("--index builds an index and shows nothing: give it without sentences and --output")
         for path, loaded in models.items():
             _build_index(loaded, Path(path), states=index_states)  # type: ignore[arg-type]
         return
-    drawn = choice(picture or ("states" if states else shown.pictures[0]), shown.pictures, option="--picture")
-    indices = _open_indices(models) if states else {}
-    if shown.task == "embedding":
-        write_views(_similarity_views(models, questions), models, shown, format=written, output=output, picture=drawn)
-        return
-    views = [
-        _view(
-            loaded,
-            name,
-            question,
-            settings,
-            what_if,
-            saliency=saliency,
-            index=indices.get(name),
-            continuation=continuation,
-        )
-        for question in questions
-        for name, loaded in models.items()
-    ]
-    write_views(views, models, shown, format=written, output=output, picture=drawn)
+    drawn = choice(picture or ("states" if states else task.pictures[0]), task.pictures, option="--picture")
+    options = ViewOptions(settings, what_if, True if saliency else None, states, continuation, language)
+    views = task.views(models, questions, options)
+    write_views(views, models, task, format=written, output=output, picture=drawn)
 
 
 def _given(options: Mapping[str, Any]) -> list[str]:
     """The names of the options that were given."""
     return [name for name, value in options.items() if value]
+
+
+def _refuse_beside_gradients(options: Mapping[str, Any]) -> None:
+    if idle := _given(options):
+        raise ConfigError(f"--gradients measures a corpus and cannot be combined with {', '.join(idle)}")
+
+
+def _file_questions(files: Mapping[str, list[Path] | None], *, target: str | None, is_text: bool) -> list[Question]:
+    """The questions that options name as files; raises a ConfigError for files of two kinds, or files and text."""
+    given = _given(files)
+    if given and is_text:
+        raise ConfigError(f"give {given[0]}, or sentences, not both")
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} are for different models; give one of them")
+    paths = [path for group in files.values() for path in group or ()]
+    if target is not None and len(paths) > 1:
+        raise ConfigError(f"--target is the text of one file, but {given[0]} names {len(paths)}: give one of them")
+    return [Question(str(path), target) for path in paths]
+
+
+def _refuse_other_files(model: Path, task: "TaskInspection[Any, Any]", *, given: Sequence[str]) -> None:
+    """Raises a ConfigError if a model that reads files is given sentences, or files of another kind."""
+    from calque.commands.inspect_tasks import TASKS
+
+    for name in given:
+        if name != task.reads:
+            (readers,) = (other.readers for other in TASKS.values() if other.reads == name)
+            raise ConfigError(f"{name}: for {readers} only; this model is for {task.task}")
+    if task.advice and not given:
+        raise ConfigError(f"{model}: {task.advice}")
 
 
 def _refuse_picture(picture: str | None, *, written: str, states: bool, views: int) -> None:
@@ -281,18 +292,6 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
     return models
 
 
-def _refuse_other_options(options: Mapping[str, Any], *, shown: "Shown", continuation: int | None) -> None:
-    """Raises a ConfigError for options that apply only to models of another task."""
-    given = _given(options)
-    if shown.task == "statistical translation" and given:
-        raise ConfigError(f"{', '.join(given)}: for neural translation models only; this model is a statistical one")
-    given = [name for name in _given(options) if shown.task != "embedding" or name != "--target"]
-    if shown.task != "translation" and given:
-        raise ConfigError(f"{', '.join(given)}: for translation models only; this model is for {shown.task}")
-    if shown.task != "language-modelling" and continuation is not None:
-        raise ConfigError(f"--continuation: for language models only; this model is for {shown.task}")
-
-
 def _build_index(translator: "Translator", run: Path, *, states: int) -> None:
     from calque.commands.progress import preparing
     from calque.inspection.state_index import build_run_index
@@ -301,80 +300,3 @@ def _build_index(translator: "Translator", run: Path, *, states: int) -> None:
         build_run_index(
             translator, run, states=states, progress=progress, report=lambda line: typer.echo(line, err=True)
         )
-
-
-def _open_indices(models: "dict[str, Loaded]") -> "dict[str, StateIndex]":
-    from calque.inspection.state_index import open_run_index
-
-    return {name: open_run_index(loaded, Path(name)) for name, loaded in models.items()}  # type: ignore[arg-type]
-
-
-def _similarity_views(models: "dict[str, Loaded]", questions: Sequence[Question]) -> list[View]:
-    """The views of sentence encoders, each of all sentences together."""
-    from calque.engine import SentenceEncoder
-    from calque.inspection.sentence_similarity import inspect_similarity
-
-    sources = [str(question.text) for question in questions]
-    targets = [question.target for question in questions if question.target is not None] or None
-    return [
-        View(name, inspect_similarity(loaded, sources, targets))
-        for name, loaded in models.items()
-        if isinstance(loaded, SentenceEncoder)
-    ]
-
-
-def _view(
-    loaded: "Loaded",
-    name: str,
-    question: Question,
-    settings: list[str],
-    what_if: "WhatIf",
-    *,
-    saliency: bool,
-    index: "StateIndex | None",
-    continuation: int | None,
-) -> View:
-    """Runs a model on a text and returns what it computed."""
-    from calque.commands.loading import search_of
-    from calque.commands.statistical_models import with_settings
-    from calque.engine import (
-        Captioner,
-        PhraseTranslator,
-        Recommender,
-        Request,
-        Sentence,
-        Tagger,
-        TextGenerator,
-        Translator,
-    )
-    from calque.engine.recommender import as_history
-    from calque.inspection.captioning import inspect_caption
-    from calque.inspection.language_model import inspect_text
-    from calque.inspection.phrase_view import inspect_phrases
-    from calque.inspection.recommendation import inspect_recommendation
-    from calque.inspection.states import states_of_view
-    from calque.inspection.tagging import inspect_tagging
-    from calque.inspection.translation import inspect_translation
-
-    wanted = True if saliency else None
-    if isinstance(loaded, Recommender):
-        assert not isinstance(question.text, Sentence)
-        return View(name, inspect_recommendation(loaded, as_history(question.text)))
-    if isinstance(loaded, PhraseTranslator):
-        assert isinstance(question.text, str)
-        return View(name, inspect_phrases(with_settings(loaded, settings, beam=None), question.text))
-    if isinstance(loaded, Tagger):
-        assert isinstance(question.text, str | Sentence)
-        return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
-    assert isinstance(question.text, str) and isinstance(loaded, Translator | TextGenerator | Captioner)
-    search = search_of(loaded.search, settings, beam=None, nbest=1, batch_tokens=None)
-    if isinstance(loaded, Captioner):
-        return View(name, inspect_caption(loaded, Path(question.text), search=search))
-    if isinstance(loaded, TextGenerator):
-        if continuation is None:
-            return View(name, inspect_text(loaded, question.text, saliency=wanted))
-        return View(name, inspect_text(loaded, question.text, saliency=wanted, search=search, maximum=continuation))
-    request = Request(question.text, prefix=what_if.prefix, forbidden=what_if.forbidden, search=search)
-    view = inspect_translation(loaded, request, target=question.target, moves=what_if.moves, saliency=wanted)
-    nearest = states_of_view(loaded, view, index=index) if index is not None else None
-    return View(name, view, nearest)

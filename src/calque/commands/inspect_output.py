@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,19 +11,10 @@ from calque.commands.inputs import choice
 from calque.errors import ConfigError, shell_path
 
 if TYPE_CHECKING:
-    from calque.commands.inspect_tasks import Shown
+    from calque.commands.inspect_task import TaskInspection, View
     from calque.engine import Loaded
-    from calque.inspection.states import SentenceStates
 
 FORMATS = ("text", "json", "html", "svg", "png")
-
-
-class View(NamedTuple):
-    """What a model computed for one text, with the model's name and, if requested, its hidden states."""
-
-    name: str  # of the model
-    view: Any
-    states: "SentenceStates | None" = None
 
 
 def output_format(format: str | None, output: Path | None) -> str:
@@ -41,9 +32,9 @@ def output_format(format: str | None, output: Path | None) -> str:
 
 
 def write_views(
-    views: Sequence[View],
+    views: "Sequence[View]",
     models: "dict[str, Loaded]",
-    shown: "Shown",
+    task: "TaskInspection[Any, Any]",
     *,
     format: str,
     output: Path | None,
@@ -52,32 +43,34 @@ def write_views(
     """Writes the views in a format, to a file or to standard output; `picture` names what an image shows."""
     match format:
         case "text":
-            _write(output, "".join(f"{line}\n" for line in _lines(views, shown, several=len(models) > 1)))
+            _write(output, "".join(f"{line}\n" for line in _lines(views, task, several=len(models) > 1)))
         case "json" | "html":
-            _write(output, _document(views, models, shown, format=format))
+            _write(output, _document(views, models, task, format=format))
         case _:
             assert output is not None
-            _draw(views, shown, output=output, picture=picture)
+            _draw(views, task, output=output, picture=picture)
 
 
-def _lines(views: Sequence[View], shown: "Shown", *, several: bool) -> Iterator[str]:
+def _lines(views: "Sequence[View]", task: "TaskInspection[Any, Any]", *, several: bool) -> Iterator[str]:
     """The tables of every view; if there are more than two views, a table with one line per view follows."""
-    from calque.commands.inspect_text import brief_lines
+    from calque.commands.inspect_tables import brief_lines
     from calque.inspection.states import states_summary
 
     for number, (name, view, states) in enumerate(views):
         yield from [""] if number else []
-        yield from shown.lines(view, name=name if several else None)
+        yield from task.lines(view, name=name if several else None)
         if states is not None:
             yield ""
             yield from states_summary(states)
-    brief = shown.brief
-    if len(views) > 2 and brief is not None:
-        yield ""
-        yield from brief_lines([(view.name if several else None, brief(view.view)) for view in views])
+    briefs = [(view.name if several else None, task.brief(view.view)) for view in views]
+    if len(views) > 2:
+        known = [(name, brief) for name, brief in briefs if brief is not None]
+        yield from ["", *brief_lines(known)] if known else []
 
 
-def _document(views: Sequence[View], models: "dict[str, Loaded]", shown: "Shown", *, format: str) -> str:
+def _document(
+    views: "Sequence[View]", models: "dict[str, Loaded]", task: "TaskInspection[Any, Any]", *, format: str
+) -> str:
     """The views as JSON, or as a page that contains it."""
     from calque.inspection.document import as_base64, as_lists, inspection_document
     from calque.inspection.states import states_values
@@ -85,11 +78,11 @@ def _document(views: Sequence[View], models: "dict[str, Loaded]", shown: "Shown"
 
     sentences: list[dict[str, Any]] = []
     for name, view, states in views:
-        values = shown.values(view, weights=as_base64 if format == "html" else as_lists)
+        values = task.values(view, weights=as_base64 if format == "html" else as_lists)
         values |= {} if states is None else {"states": states_values(states)}
         sentences.append(({"model": name} if len(models) > 1 else {}) | values)
-    summaries = [shown.summary(loaded, name=name) for name, loaded in models.items()]
-    document = inspection_document(sentences, task=shown.task, models=summaries)
+    summaries = [task.summary(loaded, name=name) for name, loaded in models.items()]
+    document = inspection_document(sentences, task=task.task, models=summaries)
     if format == "json":
         return json.dumps(document, ensure_ascii=False) + "\n"
     return page(title=f"calque inspect {next(iter(models))}", view="calque/inspection", document=document)
@@ -105,13 +98,13 @@ def _write(output: Path | None, text: str) -> None:
     typer.echo(f"wrote {shell_path(output)}", err=True)
 
 
-def _draw(views: Sequence[View], shown: "Shown", *, output: Path, picture: str) -> None:
+def _draw(views: "Sequence[View]", task: "TaskInspection[Any, Any]", *, output: Path, picture: str) -> None:
     from calque.inspection.pictures_states import draw_states
 
     if picture == "states":
         warnings = draw_states(output, [view.states for view in views if view.states is not None])
     else:
-        warnings = shown.draw(output, views[0].view, picture=picture)
+        warnings = task.draw(output, views[0].view, picture=picture)
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"wrote {shell_path(output)}", err=True)

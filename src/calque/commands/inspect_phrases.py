@@ -1,19 +1,49 @@
-"""What `calque inspect` shows of a statistical model's translation: its phrases and the scores of each."""
+"""`calque inspect` of statistical models: the phrases of a translation and the scores of each."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from calque.commands.inspect_text import Brief, number
+from calque.commands.inspect_questions import Question
+from calque.commands.inspect_tables import Brief, number
+from calque.commands.inspect_task import TaskInspection, View, ViewOptions
 from calque.commands.rendering import one_field
+from calque.commands.statistical_models import with_settings
 from calque.commands.tables import table
+from calque.engine import PhraseTranslator
 from calque.errors import ConfigError
+from calque.inspection.document import Weights, as_lists
+from calque.inspection.phrase_view import PhraseView, inspect_phrases, phrase_summary, phrase_values
 
-if TYPE_CHECKING:
-    from calque.inspection.phrase_view import PhraseView
+
+class PhraseInspection(TaskInspection[PhraseTranslator, PhraseView]):
+    """Translations by statistical models."""
+
+    task = "statistical translation"
+    pictures = ("phrases",)
+    refusal = "for neural translation models only; this model is a statistical one"
+
+    def view(self, loaded: PhraseTranslator, name: str, question: Question, options: ViewOptions) -> View:
+        assert isinstance(question.text, str)
+        return View(name, inspect_phrases(with_settings(loaded, options.settings, beam=None), question.text))
+
+    def lines(self, view: PhraseView, *, name: str | None = None) -> Iterator[str]:
+        return phrase_lines(view, name=name)
+
+    def brief(self, view: PhraseView) -> Brief:
+        return Brief(view.score, len(view.steps) - 1, view.source, view.target)
+
+    def values(self, view: PhraseView, *, weights: Weights = as_lists) -> dict[str, Any]:
+        return phrase_values(view, weights=weights)
+
+    def summary(self, loaded: PhraseTranslator, *, name: str) -> dict[str, Any]:
+        return phrase_summary(loaded, name=name)
+
+    def draw(self, path: Path, view: PhraseView, *, picture: str) -> list[str]:
+        raise ConfigError(f"{path}: there are no pictures of a statistical model; write text, .json or .html")
 
 
-def phrase_lines(view: "PhraseView", *, name: str | None = None) -> Iterator[str]:
+def phrase_lines(view: PhraseView, *, name: str | None = None) -> Iterator[str]:
     """A summary, a table of the phrases with their features, the weights, and the best translations."""
     if name is not None:
         yield f"model        {name}"
@@ -45,13 +75,3 @@ def phrase_lines(view: "PhraseView", *, name: str | None = None) -> Iterator[str
         yield "best translations:"
         for text, score in view.candidates:
             yield f"  {score:8.3f}  {one_field(text)}"
-
-
-def phrase_brief(view: "PhraseView") -> Brief:
-    """The one-line summary of a translation."""
-    return Brief(view.score, len(view.steps) - 1, view.source, view.target)
-
-
-def draw_phrases(path: Path, *_: object, **__: object) -> list[str]:
-    """There are no pictures."""
-    raise ConfigError(f"{path}: there are no pictures of a statistical model; write text, .json or .html")

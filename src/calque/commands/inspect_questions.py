@@ -33,7 +33,10 @@ def questions_of(sentences: list[str], *, source: Path | None, target: str | Non
     """The sentences, or the first `limit` lines of a file, with the lines of `target` as their translations."""
     if source is None:
         if not sentences:
-            raise ConfigError('give a sentence, e.g. calque inspect runs/1 "Guten Morgen!", or a file with --source')
+            raise ConfigError(
+                'give a sentence, e.g. calque inspect runs/1 "Guten Morgen!", or a file with --source, --image or '
+                "--audio"
+            )
         if target is not None and len(sentences) > 1:
             raise ConfigError(
                 "--target is the translation of one sentence; give pairs of files as --source and --target"

@@ -1,17 +1,58 @@
-"""What `calque inspect` shows of sentence vectors: a table for a terminal or a pipe."""
+"""`calque inspect` of sentence encoders: the cosines of sentences, and a table for a terminal or a pipe."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from calque.commands.inspect_text import number
+from calque.commands.inspect_questions import Question
+from calque.commands.inspect_tables import number
+from calque.commands.inspect_task import TaskInspection, View, ViewOptions
 from calque.commands.rendering import one_field
 from calque.commands.tables import table
+from calque.engine import SentenceEncoder
+from calque.inspection.document import Weights, as_lists
+from calque.inspection.sentence_similarity import (
+    SIMILARITY_PICTURES,
+    SimilarityView,
+    draw_similarity,
+    encoder_summary,
+    inspect_similarity,
+    similarity_values,
+)
 
-if TYPE_CHECKING:
-    from calque.inspection.sentence_similarity import SimilarityView
+
+class SimilarityInspection(TaskInspection[SentenceEncoder, SimilarityView]):
+    """Sentences, compared by their vectors."""
+
+    task = "embedding"
+    pictures = tuple(SIMILARITY_PICTURES)
+    options = frozenset({"--target"})
+    is_joint = True
+
+    def views(
+        self, models: Mapping[str, SentenceEncoder], questions: Sequence[Question], options: ViewOptions
+    ) -> list[View]:
+        sources = [str(question.text) for question in questions]
+        targets = [question.target for question in questions if question.target is not None] or None
+        return [View(name, inspect_similarity(loaded, sources, targets)) for name, loaded in models.items()]
+
+    def view(self, loaded: SentenceEncoder, name: str, question: Question, options: ViewOptions) -> View:
+        return self.views({name: loaded}, [question], options)[0]
+
+    def lines(self, view: SimilarityView, *, name: str | None = None) -> Iterator[str]:
+        return similarity_lines(view, name=name)
+
+    def values(self, view: SimilarityView, *, weights: Weights = as_lists) -> dict[str, Any]:
+        return similarity_values(view, weights=weights)
+
+    def summary(self, loaded: SentenceEncoder, *, name: str) -> dict[str, Any]:
+        return encoder_summary(loaded, name=name)
+
+    def draw(self, path: Path, view: SimilarityView, *, picture: str) -> list[str]:
+        return draw_similarity(path, view, picture=picture)
 
 
-def similarity_lines(view: "SimilarityView", *, name: str | None = None) -> Iterator[str]:
+def similarity_lines(view: SimilarityView, *, name: str | None = None) -> Iterator[str]:
     """For each sentence, the cosine and rank of its partner if it has one, and the nearest sentence."""
     if name is not None:
         yield f"model        {name}"

@@ -230,9 +230,9 @@ class Recogniser:
                 stop()
             rows = collate_speech(store, planned, hop=self.task.hop)
             placed = rows.to(self.device)
-            total += exact(recognition_loss(self.model, placed).objective)
-            tokens += rows.weight
             heard = self.model(placed.audio)
+            total += exact(recognition_loss(self.model, placed, heard=heard).objective)
+            tokens += rows.weight
             for index, decoded in zip(planned.indices.tolist(), decoder.decode(heard), strict=True):
                 texts[index] = self.tokenizer.decode(decoded[0].tokens)
         return StoreTranscripts(texts, float(total) / max(1, tokens))
@@ -265,12 +265,15 @@ class Recogniser:
                 is_whole = len(decoded) == len(own)
                 yield self._finish(job, decoded, settings) if is_whole else OutOfMemory(f"{job.name}{NO_MEMORY}")
 
+    def samples(self, recording: Recording) -> NDArray[np.int16]:
+        """The samples of a recording as the model reads them; raises an error for one that cannot be read."""
+        clip = Clip(str(recording)) if isinstance(recording, str | Path) else recording
+        return to_int16(self._samples(clip, name=_name(clip)))
+
     def _job(self, recording: Recording, *, longest: float) -> _Job | CalqueError:
-        if isinstance(recording, str | Path):
-            recording = Clip(str(recording))
-        name = f"{recording.name(Path())}: " if isinstance(recording, Clip) else ""
+        name = _name(Clip(str(recording)) if isinstance(recording, str | Path) else recording)
         try:
-            samples = to_int16(self._samples(recording, name=name))
+            samples = self.samples(recording)
         except CalqueError as error:
             return error
         except MemoryError:
@@ -335,10 +338,10 @@ class Recogniser:
             TranscriptCandidate(self.tokenizer.decode(found.tokens), found.score, found.log_prob)
             for found in result.candidates
         ]
-        words = self._words(result.timed(decoder, best=0)) if settings.timestamps else None
+        words = self.words(result.timed(decoder, best=0)) if settings.timestamps else None
         return Transcript(candidates[0].text, candidates, seconds, words, len(job.parts))
 
-    def _words(self, tokens: Sequence[TimedToken]) -> list[TimedWord]:
+    def words(self, tokens: Sequence[TimedToken]) -> list[TimedWord]:
         """Words with their times, given the tokens with theirs. Words are separated by white space."""
         words: list[tuple[bytes, int, int]] = []
         is_inside = False
@@ -357,6 +360,11 @@ class Recogniser:
             TimedWord(text.decode(errors="replace"), round(first * second, 3), round(end * second, 3))
             for text, first, end in words
         ]
+
+
+def _name(recording: Clip | Sound) -> str:
+    """What messages about a recording begin with: its file and ": ", or nothing."""
+    return f"{recording.name(Path())}: " if isinstance(recording, Clip) else ""
 
 
 def _groups(jobs: "Iterable[_Job | CalqueError]") -> "Iterator[list[_Job | CalqueError]]":

@@ -6,6 +6,7 @@ rate (WER).
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,9 @@ from calque.errors import DataError
 from calque.evaluation.intervals import Interval, percentiles
 
 SAMPLES = 1000  # of the bootstrap
+TOGETHER = 1 << 15  # cells of the rows of tables that are computed at once
 Symbols = Sequence[str]
+Array = NDArray[np.int64]
 
 
 class Errors(NamedTuple):
@@ -62,39 +65,87 @@ def edit_errors(reference: Symbols, hypothesis: Symbols) -> Errors:
     >>> edit_errors("a b c d".split(), "a x c".split())
     Errors(substitutions=1, insertions=0, deletions=1, length=4)
     """
-    before = [(column, 0, column, 0) for column in range(len(hypothesis) + 1)]  # (edits, S, I, D)
-    for row, expected in enumerate(reference, start=1):
-        current = [(row, 0, 0, row)]
-        for column, found in enumerate(hypothesis, start=1):
-            edits, s, i, d = before[column - 1]
-            best = (edits, s, i, d) if expected == found else (edits + 1, s + 1, i, d)
-            edits, s, i, d = before[column]
-            if edits + 1 < best[0]:
-                best = (edits + 1, s, i, d + 1)
-            edits, s, i, d = current[column - 1]
-            if edits + 1 < best[0]:
-                best = (edits + 1, s, i + 1, d)
-            current.append(best)
-        before = current
-    _, s, i, d = before[-1]
-    return Errors(s, i, d, len(reference))
+    return all_edit_errors([reference], [hypothesis])[0]
+
+
+def all_edit_errors(references: Sequence[Symbols], hypotheses: Sequence[Symbols]) -> list[Errors]:
+    """`edit_errors` of each pair; many pairs of similar length are compared at once."""
+    pairs = [_differing(*pair) for pair in zip(references, hypotheses, strict=True)]
+    lengths: Array = np.array([[len(first), len(second)] for first, second in pairs]).reshape(-1, 2)
+    edits, substitutions = (np.zeros(len(pairs), dtype=np.int64) for _ in range(2))
+    rows = np.lexsort((lengths[:, 0], lengths[:, 1]))
+    at = 0
+    while at < len(rows):
+        # the last pair that fits is the widest
+        fits = np.arange(1, len(rows) - at + 1) * (lengths[rows[at:], 1] + 1) <= TOGETHER
+        block = rows[at : at + max(1, int(fits.sum()))]
+        edits[block], substitutions[block] = _edits([pairs[row] for row in block], lengths[block])
+        at += len(block)
+    insertions = (edits - substitutions + lengths[:, 1] - lengths[:, 0]) // 2
+    deletions = edits - substitutions - insertions
+    counts = zip(substitutions.tolist(), insertions.tolist(), deletions.tolist(), references, strict=True)
+    return [Errors(s, i, d, len(reference)) for s, i, d, reference in counts]
+
+
+def _differing(first: Symbols, second: Symbols) -> tuple[Symbols, Symbols]:
+    """Both sequences without their common beginning and end, which some shortest sequence of edits leaves as it is."""
+    shortest = min(len(first), len(second))
+    start = next((at for at in range(shortest) if first[at] != second[at]), shortest)
+    ends = range(1, shortest - start + 1)
+    end = next((at for at in ends if first[-at] != second[-at]), shortest - start + 1) - 1
+    return first[start : len(first) - end], second[start : len(second) - end]
+
+
+def _edits(pairs: Sequence[tuple[Symbols, Symbols]], lengths: Array) -> tuple[Array, Array]:
+    """The edits and the substitutions [P] of pairs with these lengths [P,2].
+
+    Row i of Levenshtein's table, for all pairs at once, from row i − 1. A cell holds M · edits − substitutions, whose
+    minimum has the fewest edits and, among those, most substitutions; M is larger than any number of substitutions.
+    Insertions chain within a row: cⱼ = min over k ≤ j of dₖ + M (j − k), a running minimum of dₖ − M k.
+    """
+    numbers: dict[str, int] = {}
+    width, height = int(lengths[:, 1].max(initial=0)), int(lengths[:, 0].max(initial=0))
+    first, second = np.full((len(pairs), height), -1), np.full((len(pairs), width), -1)
+    for row, sides in enumerate(pairs):
+        for ids, side in zip((first, second), sides, strict=True):
+            ids[row, : len(side)] = [numbers.setdefault(symbol, len(numbers)) for symbol in side]
+    m = min(width, height) + 1
+    inserted = m * np.arange(width + 1)
+    table = np.tile(inserted, (len(pairs), 1))  # of an empty reference
+    found = table[np.arange(len(pairs)), lengths[:, 1]]
+    for at in range(height):
+        above = table + m
+        above[:, 1:] = np.minimum(above[:, 1:], table[:, :-1] + np.where(second == first[:, at, None], 0, m - 1))
+        table = np.minimum.accumulate(above - inserted, axis=1) + inserted
+        is_last = lengths[:, 0] == at + 1
+        found[is_last] = table[is_last, lengths[is_last, 1]]
+    edits = -(-found // m)
+    return edits, edits * m - found
 
 
 def word_errors(reference: str, hypothesis: str) -> Errors:
     """The word errors of a hypothesis; words are separated by white space."""
-    return edit_errors(reference.split(), hypothesis.split())
+    return all_word_errors([reference], [hypothesis])[0]
 
 
 def character_errors(reference: str, hypothesis: str) -> Errors:
     """The character errors of a hypothesis; a run of white space counts as one space."""
-    return edit_errors(" ".join(reference.split()), " ".join(hypothesis.split()))
+    return all_character_errors([reference], [hypothesis])[0]
+
+
+def all_word_errors(references: Sequence[str], hypotheses: Sequence[str]) -> list[Errors]:
+    """`word_errors` of each pair."""
+    return all_edit_errors(*([text.split() for text in side] for side in (references, hypotheses)))
+
+
+def all_character_errors(references: Sequence[str], hypotheses: Sequence[str]) -> list[Errors]:
+    """`character_errors` of each pair."""
+    return all_edit_errors(*([" ".join(text.split()) for text in side] for side in (references, hypotheses)))
 
 
 def transcript_errors(references: Sequence[str], hypotheses: Sequence[str], *, seed: int = 1) -> TranscriptErrors:
     """WER and CER of a test set, with 95 % confidence intervals by the bootstrap over recordings."""
-    pairs = list(zip(references, hypotheses, strict=True))
-    words = [word_errors(*pair) for pair in pairs]
-    characters = [character_errors(*pair) for pair in pairs]
+    words, characters = all_word_errors(references, hypotheses), all_character_errors(references, hypotheses)
     return TranscriptErrors(
         sum(words, Errors()),
         sum(characters, Errors()),
@@ -127,9 +178,13 @@ def error_rates(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Sym
         raise DataError(f"{len(hypotheses)} outputs but references for {len(references)}: the numbers must be equal")
     if not references or not all(references):
         raise DataError("nothing to evaluate: every output needs at least one reference")
+    compared = [
+        (choice, hypothesis) for hypothesis, choices in zip(hypotheses, references, strict=True) for choice in choices
+    ]
+    errors_of = iter(all_edit_errors([choice for choice, _ in compared], [hypothesis for _, hypothesis in compared]))
     closest = [
-        min((edit_errors(choice, hypothesis) for choice in choices), key=lambda errors: (errors.edits, -errors.length))
-        for hypothesis, choices in zip(hypotheses, references, strict=True)
+        min(islice(errors_of, len(choices)), key=lambda errors: (errors.edits, -errors.length))
+        for choices in references
     ]
     total = sum(closest, Errors())
     symbols = 100 * total.edits / total.length if total.length else float(100 * bool(total.edits))

@@ -71,6 +71,12 @@ def partner_ranks(
     )
 
 
+def equal_texts(sources: Sequence[str], targets: Sequence[str]) -> Array:
+    """[N,N], true for two pairs with the same source or the same target: neither is a negative of the other."""
+    sides = (_numbers(sources), _numbers(targets))
+    return np.logical_or(*(numbers[:, None] == numbers for numbers in sides))  # type: ignore[no-any-return]
+
+
 def _ranks(queries: Array, corpus: Array, *, numbers: Array, poll: Callable[[], None] | None) -> Array:
     columns = np.arange(len(corpus))
     ranks = []

@@ -125,6 +125,26 @@ def randomisation_p_value(
     return (as_large + 1) / (samples + 1)
 
 
+def bootstrap_result(
+    first: Array, second: Array, *, scores: Callable[[Array], Array], samples: int = 1000, seed: int = 12345
+) -> SystemResult:
+    """The second system's score, its bootstrap interval, and the p-value of its difference from the first system.
+
+    `first` and `second` are the statistics of each sentence [S,K]; `scores` maps sums of them [R,K] to scores [R]. With
+    the same seed, resamples and p-value are those of sacreBLEU's paired bootstrap.
+    """
+    size = len(second)
+    chosen = np.random.default_rng(seed).choice(size, size=(samples, size), replace=True)
+    counts = np.stack([np.bincount(row, minlength=size) for row in chosen]).astype(np.float64)  # [R,S]
+    resampled = np.sort(scores(counts @ second))
+    low = samples // 40
+    changes = np.abs(scores(counts @ second) - scores(counts @ first))
+    observed = scores(np.stack([first.sum(axis=0), second.sum(axis=0)]))
+    p_value = (int((changes - changes.mean() > _gap(observed)).sum()) + 1) / (samples + 1)
+    half = float(resampled[samples - low - 1] - resampled[low]) / 2
+    return SystemResult(float(observed[1]), p_value, float(resampled.mean()), half)
+
+
 def _gap(pair: Array) -> float:
     return float(abs(pair[0] - pair[1]))
 

@@ -15,7 +15,7 @@ from calque.data.prepare import Prepared
 from calque.data.store import Store
 from calque.engine import SentenceEncoder, save_sentence_encoder
 from calque.evaluation.nearest import nearest
-from calque.evaluation.retrieval import partner_ranks
+from calque.evaluation.retrieval import equal_texts, partner_ranks
 from calque.experiment.assembly import (
     BaseAssembly,
     ChosenMetric,
@@ -96,12 +96,16 @@ class EmbeddingJudge:
         return Judgement(values, self._samples(source, target, ranks.to_target), summary=summary)
 
     def _loss(self, source: Array, target: Array) -> float:
-        """The mean contrastive loss of the pairs, each compared with the others of its group."""
+        """The mean contrastive loss of the pairs, each compared with the others of its group that have other texts."""
         task = self.encoder.task
         total = 0.0
         for start in range(0, len(source), TOGETHER):
-            vectors = (torch.from_numpy(side[start : start + TOGETHER]).double() for side in (source, target))
-            total += float(contrastive_losses(*vectors, temperature=task.temperature, margin=task.margin).sum())
+            group = slice(start, start + TOGETHER)
+            vectors = (torch.from_numpy(side[group]).double() for side in (source, target))
+            excluded = torch.from_numpy(equal_texts(self.sources[group], self.targets[group]))
+            total += float(
+                contrastive_losses(*vectors, temperature=task.temperature, margin=task.margin, excluded=excluded).sum()
+            )
         return total / max(1, len(source))
 
     def _samples(self, source: Array, target: Array, ranks: Array) -> list[str]:

@@ -14,7 +14,7 @@ from calque.data.speech_batch import speech_widths
 from calque.data.store import Store
 from calque.engine.recogniser import Recogniser
 from calque.engine.recogniser_folder import save_recogniser
-from calque.evaluation.error_rates import Errors, character_errors, word_errors
+from calque.evaluation.error_rates import Errors, all_character_errors, all_word_errors
 from calque.experiment.assembly import (
     BaseAssembly,
     ChosenMetric,
@@ -69,8 +69,8 @@ class RecognitionJudge:
         )
         found = self.recogniser.transcribe_store(self.store, search=greedy, batch=batch, stop=raise_if_stopped)
         pairs = list(zip(self.references, found.texts, strict=True))
-        words = sum((word_errors(*pair) for pair in pairs), Errors())
-        characters = sum((character_errors(*pair) for pair in pairs), Errors())
+        words = sum(all_word_errors(self.references, found.texts), Errors())
+        characters = sum(all_character_errors(self.references, found.texts), Errors())
         values = {"loss": found.loss, "wer": 100 * words.rate, "cer": 100 * characters.rate}
         summary = f"validation loss {values['loss']:.3f}, WER {values['wer']:.2f} %, CER {values['cer']:.2f} %"
         samples = [f"reference   {reference}\nrecognised  {text}\n" for reference, text in pairs]

@@ -29,6 +29,8 @@ NEXT = 10
 LONGEST = 512
 """The maximum number of pieces of an inspected text; attention and saliency grow with its square."""
 POSITIONS = 256  # that pass through the output layer together
+MATCHED = "matched n-gram"
+"""The name of what an n-gram model shows in the place of saliency."""
 CONTINUATION = 20  # pieces of a continuation, at most
 
 
@@ -143,7 +145,7 @@ def _matched_ngrams(generator: TextGenerator, ids: Sequence[int]) -> list[Salien
     read, _ = model.read(inputs, model.start(1))
     lengths = output.matched(read.hidden[0], inputs.new_tensor([*ids, EOS])).cpu()
     distances = torch.arange(len(lengths))[:, None] - torch.arange(len(lengths))
-    return [Saliency("matched n-gram", ((distances >= 0) & (distances < lengths[:, None] - 1)).double())]
+    return [Saliency(MATCHED, ((distances >= 0) & (distances < lengths[:, None] - 1)).double())]
 
 
 def _saliency(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:

@@ -4,6 +4,7 @@ Letters: T items of the history that are read, H heads.
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ class RecommendationView(NamedTuple):
     influence: list[float]
     """How much each item of the history raises the log-probability of the first recommended item: the difference to the
     same history without it. Times and behaviours of the other items stay as they are."""
+    contributions: list[list[float]]  # likewise, for every candidate: a row per candidate, a column per item
     maps: list[AttentionMap]  # of every layer, [H,T,T]
 
     @property
@@ -77,25 +79,31 @@ def inspect_recommendation(
     ]
     excludes = recommender.task.exclude_seen
     best = next((item for item in found if not (item.is_seen and excludes)), None)
+    targets = [*found[:candidates], *([best] if best is not None else [])]
+    contributions = _contributions(recommender, encoded, targets, scores[0])
     return RecommendationView(
         catalogue.names(encoded.items),
         encoded.unknown,
         not encoded.items,
         excludes,
         found[:candidates],
-        _influence(recommender, encoded, best, scores[0]) if best is not None else [0.0] * len(encoded.items),
+        contributions[-1] if best is not None else [0.0] * len(encoded.items),
+        contributions[: len(found[:candidates])],
         recorder.maps() if encoded.items else [],
     )
 
 
-def _influence(recommender: Recommender, encoded: EncodedHistory, best: CandidateItem, scores: Tensor) -> list[float]:
-    """How much each item of a history raises the log-probability of the best candidate."""
+def _contributions(
+    recommender: Recommender, encoded: EncodedHistory, candidates: Sequence[CandidateItem], scores: Tensor
+) -> list[list[float]]:
+    """How much each item of a history raises the log-probability of each candidate."""
     if not encoded.items:
-        return []
-    (target,) = recommender.catalogue.item_ids([best.item])
+        return [[] for _ in candidates]
+    targets = recommender.catalogue.item_ids([item.item for item in candidates])
     without = [_without(encoded, place) for place in range(len(encoded.items))]
-    changed = recommender.model.scores(recommender.batch(without))[:, target]
-    return (scores[target] - changed).tolist()
+    changed = recommender.model.scores(recommender.batch(without))[:, targets]
+    raised: list[list[float]] = (scores[targets] - changed).T.tolist()
+    return raised
 
 
 def _without(encoded: EncodedHistory, place: int) -> EncodedHistory:
@@ -110,7 +118,8 @@ def recommendation_values(view: RecommendationView, *, weights: Weights = as_lis
 
     {"items": […], "unknown", "cold", "excludes_seen",
      "candidates": [{"item", "log_prob", "frequency", "seen"}…],  // best first
-     "influence": [number per item], "attention": null | {"maps": [Map…]}}  // item × item
+     "influence": [number per item], "contributions": [[number per item] per candidate],
+     "attention": null | {"maps": [Map…]}}  // item × item
     """
     return {
         "items": view.items,
@@ -122,6 +131,7 @@ def recommendation_values(view: RecommendationView, *, weights: Weights = as_lis
             for item in view.candidates
         ],
         "influence": [rounded(value) for value in view.influence],
+        "contributions": rounded(view.contributions),
         "attention": attention_values(view.maps, weights=weights),
     }
 

@@ -123,6 +123,13 @@ class Normalise(nn.Module):
             case _:
                 return values.masked_fill(~mask, 0)
 
+    def mean_of(self, features: Padded) -> Tensor | None:
+        """The mean [B,1,M] of each recording's features, as `forward` returned them; None if it is 0."""
+        if self.over != "none":
+            return None
+        counts = features.device_lengths.to(features.values.dtype)[:, None, None]
+        return features.values.masked_fill(~features.mask[..., None], 0).sum(dim=1, keepdim=True) / counts
+
     @torch.no_grad()
     def learn(self, mean: Tensor, deviation: Tensor) -> None:
         """Sets the mean and standard deviation of the training data, if features are normalised by them."""

@@ -26,17 +26,23 @@ class SpecAugmentConfig(Config):
     """A mask covers at most this share of a recording."""
 
 
-def spec_augment(features: Padded, config: SpecAugmentConfig) -> Tensor:
-    """The features [B,F,M], set to 0 under random masks, which torch's generator draws."""
+def spec_augment(features: Padded, config: SpecAugmentConfig, *, fill: Tensor | None = None) -> Tensor:
+    """The features [B,F,M] with their mean under random masks, which are drawn from torch's generator.
+
+    The mean, `fill` [B,1,M], is 0 by default, that of normalised features (Park et al. 2019, §2).
+    """
     values = features.values
+    inside = features.mask[..., None]
+    filling = torch.zeros_like(values[:, :1]) if fill is None else fill
     lengths = features.device_lengths
     bands = torch.full_like(lengths, values.shape[2])
     most = (lengths * config.time_share).long().clamp(max=config.time_width)
     for _ in range(config.frequency_masks):
         mask = _random_block(bands, bands.clamp(max=config.frequency_width), size=values.shape[2])
-        values = values.masked_fill(mask[:, None, :], 0)
+        values = torch.where(mask[:, None, :] & inside, filling, values)
     for _ in range(config.time_masks):
-        values = values.masked_fill(_random_block(lengths, most, size=values.shape[1])[:, :, None], 0)
+        mask = _random_block(lengths, most, size=values.shape[1])
+        values = torch.where(mask[:, :, None] & inside, filling, values)
     return values
 
 

@@ -80,7 +80,9 @@ class SpeechInputs(Inputs):
     def forward(self, source: Padded) -> Padded:
         """Vectors [B,S,E], given recordings [B,W]."""
         frames = self.features(source)
-        values = spec_augment(frames, self.augmentation) if self.training else frames.values
+        values = frames.values
+        if self.training:
+            values = spec_augment(frames, self.augmentation, fill=self.normalise.mean_of(frames))
         values = values.to(self.norm.weight.dtype)[:, None]  # [B,C,F,M]; a linear layer in 8 bits has another type
         lengths, device_lengths = frames.lengths, frames.device_lengths
         for convolution in self.convolutions:

@@ -64,14 +64,13 @@ def joint_step(step: Step, *, weight: float, marks: Marks, blank: int) -> Step:
     def joint(tokens: Tensor, state: CtcState, context: CtcContext) -> tuple[StepOutput, CtcState]:
         output, inner = step(tokens, state.inner, context.inner)
         beams = len(tokens) // len(context.ends)
-        log_probs = context.log_probs.repeat_interleave(beams, dim=0)  # [N,S,V]
         is_first = tokens == marks.start
-        in_token, in_blank = _extend(state, log_probs, tokens, blank=blank)
+        in_token, in_blank = _extend(state, context.log_probs, tokens, blank=blank)
         in_token = torch.where(is_first[:, None], state.in_token, in_token)
         in_blank = torch.where(is_first[:, None], state.in_blank, in_blank)
         prefix = torch.where(is_first, 0, state.following.gather(1, tokens[:, None]).squeeze(1))  # log ψ(g)
         length, last = state.length + (~is_first).long(), torch.where(is_first, -1, tokens)
-        following = _following(in_token, in_blank, log_probs, length=length, last=last)
+        following = _following(in_token, in_blank, context.log_probs, length=length, last=last)
         ends = context.ends.repeat_interleave(beams)[:, None]
         whole = torch.logaddexp(in_token.gather(1, ends), in_blank.gather(1, ends))  # [N,1]
         following[:, marks.end] = whole.squeeze(1)
@@ -94,13 +93,14 @@ def _extend(state: CtcState, log_probs: Tensor, tokens: Tensor, *, blank: int) -
     """Log-probabilities [N,S] of prefixes extended by a token: over paths that end in the token, and in a blank."""
     after_blank, after_any = _previous(state.in_blank, state.in_token, state.length)
     entering = torch.where((tokens == state.last)[:, None], after_blank, after_any)
-    emitted = log_probs.gather(2, tokens[:, None, None].expand(-1, log_probs.shape[1], 1)).squeeze(2)
+    emitted = _emitted(log_probs, tokens)
+    blanks = log_probs[..., blank].repeat_interleave(len(tokens) // len(log_probs), dim=0)
     n = b = torch.full_like(entering[:, 0], _IMPOSSIBLE)
     in_token, in_blank = [], []
     for position in range(log_probs.shape[1]):
         n, b = (
             (torch.logaddexp(n, entering[:, position]) + emitted[:, position]).clamp(min=_IMPOSSIBLE),
-            (torch.logaddexp(n, b) + log_probs[:, position, blank]).clamp(min=_IMPOSSIBLE),
+            (torch.logaddexp(n, b) + blanks[:, position]).clamp(min=_IMPOSSIBLE),
         )
         in_token.append(n)
         in_blank.append(b)
@@ -108,11 +108,22 @@ def _extend(state: CtcState, log_probs: Tensor, tokens: Tensor, *, blank: int) -
 
 
 def _following(in_token: Tensor, in_blank: Tensor, log_probs: Tensor, *, length: Tensor, last: Tensor) -> Tensor:
-    """log ψ(g c) [N,V] of each prefix g extended by every token c: Σ over the position at which c is first read."""
+    """log ψ(g c) [N,V] of each prefix g extended by every token c: Σ over the position at which c is first read.
+
+    One beam at a time, since [N,S,V] of all of them would be the largest tensor of decoding by far.
+    """
     after_blank, after_any = _previous(in_blank, in_token, length)
-    following = (after_any[..., None] + log_probs).logsumexp(dim=1)
+    of_beams = after_any.view(len(log_probs), -1, after_any.shape[1]).unbind(dim=1)  # K of [B,S]
+    following = torch.stack([(after[..., None] + log_probs).logsumexp(dim=1) for after in of_beams], dim=1).flatten(
+        0, 1
+    )
     again = last.clamp(min=0)[:, None]
-    emitted = log_probs.gather(2, again[:, None].expand(-1, log_probs.shape[1], 1)).squeeze(2)
-    repeated = (after_blank + emitted).logsumexp(dim=1, keepdim=True)
+    repeated = (after_blank + _emitted(log_probs, again.squeeze(1))).logsumexp(dim=1, keepdim=True)
     kept = following.gather(1, again)
     return following.scatter(1, again, torch.where((last >= 0)[:, None], repeated, kept)).clamp(min=_IMPOSSIBLE)
+
+
+def _emitted(log_probs: Tensor, tokens: Tensor) -> Tensor:
+    """The log-probabilities [N,S] of one token per hypothesis at every position of its recording."""
+    index = tokens.view(len(log_probs), 1, -1).expand(-1, log_probs.shape[1], -1)  # [B,S,K]
+    return log_probs.gather(2, index).transpose(1, 2).flatten(0, 1)

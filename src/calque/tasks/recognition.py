@@ -13,7 +13,7 @@ from calque.data.recognition_preparation import AUDIO, TEXT
 from calque.data.speech_batch import SpeechBatch, collate_speech, speech_widths
 from calque.data.store import ColumnKind, Store
 from calque.layers.log_mel import hop_size
-from calque.models.recogniser import RecogniserModel
+from calque.models.recogniser import Heard, RecogniserModel
 from calque.tasks.interfaces import Carry, Loss
 
 
@@ -89,9 +89,14 @@ def loss_parts(head: str) -> tuple[str, ...]:
     return ("loss", "ctc", "attention") if head == "hybrid" else ("loss",)
 
 
-def recognition_loss(model: RecogniserModel, batch: SpeechBatch, *, smoothing: float = 0.0) -> Loss:
-    """The loss of a batch on the model's device, summed over its transcripts. Rows that only fill a shape count 0."""
-    heard = model(batch.audio)
+def recognition_loss(
+    model: RecogniserModel, batch: SpeechBatch, *, smoothing: float = 0.0, heard: Heard | None = None
+) -> Loss:
+    """The loss of a batch on the model's device, summed over its transcripts. Rows that only fill a shape count 0.
+
+    `heard` is the encoded audio of the batch, if it is known already.
+    """
+    heard = model(batch.audio) if heard is None else heard
     losses = model.losses(heard, batch.target_input, batch.target_output, batch.token_lengths, smoothing=smoothing)
     is_real = (batch.target_lengths > 0).to(heard.memory.values.device, non_blocking=True)
     sums = {name: torch.where(is_real, part, 0).sum() for name, part in losses._asdict().items() if part is not None}

@@ -224,8 +224,8 @@ const mapShort = (map) => (map.name === "mean" || typeof map.layer !== "number" 
 
 const methodLabel = (method) => ({"gradient × input": t("saliency.gradient-input"), "integrated gradients": t("saliency.integrated")})[method] ?? method;
 
-/** What a decoder reads when it predicts each piece: the start mark, then the piece before. */
-const readPieces = ({pieces, start = "<s>"}) => [start, ...pieces.slice(0, -1)];
+/** What a decoder reads when it predicts each piece: the start mark, then the piece before, unless it is given. */
+const readPieces = ({pieces, read = null, start = "<s>"}) => read ?? [start, ...pieces.slice(0, -1)];
 
 /** `size` labels: the pieces and, if there are more rows than pieces, positions. */
 function labels(pieces, size) {

@@ -5,16 +5,18 @@ import {bucketPanel, lossPanel, wordPanel} from "calque/comparison_buckets";
 import {curvesPanel} from "calque/comparison_curves";
 import {confusionPanel, labelPanel} from "calque/comparison_labels";
 import {ngramPanel} from "calque/comparison_ngrams";
+import {rankedUsers, rankingBuckets, rankingScores} from "calque/comparison_recommenders";
 import {languageModelScores, taggingScores, translationScores} from "calque/comparison_scores";
 import {lossSentences, taggedSentences, translatedSentences} from "calque/comparison_sentences";
 import {lengthPanel, retrievedSentences} from "calque/comparison_retrieval";
+import {confusedWords, transcriptScores} from "calque/comparison_transcripts";
 import {fill, h} from "calque/dom";
 import {factLine} from "calque/fact_line";
 import {t} from "calque/i18n";
 import {count} from "calque/numbers";
 import {tabs} from "calque/tabs";
 
-const TASKS = {translation: translationTabs, tagging: taggingTabs, "language-modelling": languageModelTabs, embedding: retrievalTabs};
+const TASKS = {translation: translationTabs, tagging: taggingTabs, "language-modelling": languageModelTabs, embedding: retrievalTabs, recognition: transcriptTabs, recommendation: rankingTabs};
 
 // The reader's choices are kept when the page is drawn again in another language.
 const chosen = {tab: null};
@@ -78,15 +80,34 @@ function retrievalTabs(document) {
   ];
 }
 
+function transcriptTabs(document) {
+  return [
+    {name: "scores", label: t("tab.scores"), draw: () => transcriptScores(document)},
+    {name: "confusion", label: t("tab.confused"), draw: () => confusedWords(document, chosen)},
+    {name: "buckets", label: t("tab.lengths"), draw: () => bucketPanel(document, chosen, t("transcripts.recordings"))},
+    {name: "sentences", label: t("tab.recordings"), draw: () => translatedSentences(document, chosen, {highlight: "differences", source: t("transcripts.recording")})},
+    curvesTab(document),
+  ];
+}
+
+function rankingTabs(document) {
+  return [
+    {name: "scores", label: t("tab.scores"), draw: () => rankingScores(document)},
+    {name: "buckets", label: t("tab.users-by"), draw: () => rankingBuckets(document)},
+    {name: "users", label: t("tab.users"), draw: () => rankedUsers(document)},
+    curvesTab(document),
+  ];
+}
+
 function curvesTab(document) {
   const hasCurves = document.systems.some((system) => system.curves);
   return hasCurves ? {name: "curves", label: t("tab.curves"), draw: () => curvesPanel(document)} : null;
 }
 
 function testLine({task, test, systems, training}) {
-  const key = {translation: "comparison.test", tagging: "comparison.test-words", embedding: "comparison.test-words"}[task] ?? "comparison.test-lines";
+  const key = {translation: "comparison.test", tagging: "comparison.test-words", embedding: "comparison.test-words", recognition: "comparison.test-recordings", recommendation: "comparison.test-users"}[task] ?? "comparison.test-lines";
   const facts = [
-    t(key, {sentences: count(test.sentences ?? test.lines), words: count(test.words)}),
+    t(key, {sentences: count(test.sentences ?? test.lines ?? test.users), words: count(test.words)}),
     t("comparison.baseline", {name: systems[0].name}),
     training?.pairs ? t("comparison.training", {count: count(training.pairs)}) : null,
     training?.lines ? t("comparison.training-lines", {count: count(training.lines)}) : null,

@@ -11,7 +11,7 @@ import {lazyDetails, table} from "calque/table";
 const COUNT = "count";
 
 /** Scores of sentences by length, overlap with training and so on. */
-export function bucketPanel({systems, sections, metrics}, chosen) {
+export function bucketPanel({systems, sections, metrics}, chosen, countLabel = t("section.sentences")) {
   chosen.metric ??= metrics[0].name;
   const body = h("div", {});
   const draw = () =>
@@ -26,7 +26,7 @@ export function bucketPanel({systems, sections, metrics}, chosen) {
           systems,
           values,
           counts: isShared ? section.counts[0] : null,
-          countLabel: t("section.sentences"),
+          countLabel,
           measure: isCount ? t("section.count") : metrics.find((metric) => metric.name === chosen.metric).title,
           digits: isCount ? 0 : 2,
         });

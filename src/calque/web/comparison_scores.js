@@ -7,13 +7,21 @@ import {table} from "calque/table";
 
 const LEVEL = 0.05;
 
-export function translationScores(document) {
-  const {systems, metrics, significance, groups} = document;
+/** Scores with intervals, every test made, and groups of seeds. */
+export function testedScores(document) {
+  const {metrics, significance, groups} = document;
   return [
     scoreTable(document),
     hasStars(document) ? h("p", {class: "hint"}, t("scores.significant")) : null,
     significance.map((test) => h("div", {class: "block"}, testTable(test, document))),
     (groups ? metrics : []).map((metric) => h("div", {class: "block"}, groupTable(groups, metric))),
+  ];
+}
+
+export function translationScores(document) {
+  const {systems, metrics} = document;
+  return [
+    testedScores(document),
     h("div", {class: "block"}, detailTable(systems)),
     sizeTable(systems),
     h("div", {class: "block"}, signatureTable(metrics)),
@@ -156,7 +164,8 @@ function detailTable(systems) {
   return table({caption: t("details.caption"), columns: [{label: t("details.property")}, ...systemColumns(systems)], rows, rowHeads: true});
 }
 
-function sizeTable(systems) {
+/** Size, speed and training of the systems that are models; `names` replaces the names of some rows, or leaves them out with null. */
+export function sizeTable(systems, names = {}) {
   if (!systems.some((system) => system.model)) return null;
   const properties = {
     path: (system) => system.path ?? "",
@@ -172,7 +181,8 @@ function sizeTable(systems) {
     tokens: ({run}) => (run ? count(run.tokens_per_second) : ""),
   };
   const rows = Object.entries(properties)
-    .map(([key, cell]) => [t(`size.${key}`), ...systems.map(cell)])
+    .filter(([key]) => names[key] !== null)
+    .map(([key, cell]) => [names[key] ?? t(`size.${key}`), ...systems.map(cell)])
     .filter((row) => row.slice(1).some(Boolean));
   return h(
     "div",
@@ -192,7 +202,7 @@ export function systemColumns(systems) {
 }
 
 /** A p-value; those below 0.05 have a star, as colour is not for everyone. */
-function pValue(value) {
+export function pValue(value) {
   if (!isNumber(value)) return "";
   return value < LEVEL ? {content: `${fixed(value, 4)}\u00a0*`, class: "significant"} : `${fixed(value, 4)}\u00a0\u00a0`;
 }

@@ -11,11 +11,11 @@ import {direction, sentence, visible} from "calque/text";
 const PAGE = 20;
 const NOTABLE = 1; // nats
 
-/** The sentence view of translations. */
-export function translatedSentences({systems, metrics, sentences}, chosen) {
+/** The sentence view of translations; `highlight` is what is marked at first, `source` the name of what is read. */
+export function translatedSentences({systems, metrics, sentences}, chosen, {highlight = "matches", source = t("sentences.source")} = {}) {
   Object.assign(chosen, {
     sort: chosen.sort ?? "gain",
-    highlight: chosen.highlight ?? "matches",
+    highlight: chosen.highlight ?? highlight,
     other: chosen.other ?? 1,
     sortMetric: chosen.sortMetric ?? metrics[0].name,
   });
@@ -31,7 +31,7 @@ export function translatedSentences({systems, metrics, sentences}, chosen) {
   };
   const draw = (item) =>
     article(item, `${metric().title} ${signed(score(item, chosen.other) - score(item, 0), 1)}`, [
-      item.source === null ? null : row(t("sentences.source"), sentence(item.source), item.source),
+      item.source === null ? null : row(source, sentence(item.source), item.source),
       row(t("sentences.reference"), sentence(item.reference.join("")), item.reference.join("")),
       item.systems.map((system, place) => {
         const text = system.words.join("");

@@ -8,6 +8,8 @@ import {language, t} from "calque/i18n";
 import {panels as textPanels} from "calque/language_model";
 import {count, fixed, isNumber} from "calque/numbers";
 import {panels as phrasePanels} from "calque/phrases";
+import * as recognition from "calque/recognition";
+import * as recommendation from "calque/recommendation";
 import {panels as similarityPanels} from "calque/similarity";
 import {lazyDetails, table} from "calque/table";
 import {panels as taggingPanels} from "calque/tagging";
@@ -15,19 +17,29 @@ import {tabs} from "calque/tabs";
 import {sentence as sentenceText} from "calque/text";
 import {panels as translationPanels} from "calque/translation";
 
-/** The panels of a sentence by task: panels(sentence, choices, model) gives the items of calque/tabs. */
-const TASKS = {translation: translationPanels, "language-modelling": textPanels, tagging: taggingPanels, "statistical translation": phrasePanels, embedding: similarityPanels, captioning: captioningPanels};
+/** By task: panels(sentence, choices, model) gives the items of calque/tabs, brief(sentence) its one-line summary. */
+const TASKS = {
+  translation: {panels: translationPanels},
+  "language-modelling": {panels: textPanels},
+  tagging: {panels: taggingPanels},
+  "statistical translation": {panels: phrasePanels},
+  embedding: {panels: similarityPanels},
+  captioning: {panels: captioningPanels},
+  recognition,
+  recommendation,
+};
 
 // The reader's choices are kept when the page is drawn again in another language.
 const chosen = {sentences: [0, 1], both: null, tab: "summary", sides: [{}, {}]};
 
 /** Draws an inspection document into an element. */
 export function show(root, document) {
-  const panels = TASKS[document.task];
-  if (!panels) {
+  const task = TASKS[document.task];
+  if (!task) {
     fill(root, h("p", {role: "alert"}, t("inspection.unknown-task", {task: document.task})));
     return;
   }
+  const {panels, brief = briefOfText} = task;
   const {sentences} = document;
   chosen.both ??= sentences.length === 2;
   chosen.sentences = chosen.sentences.map((index) => Math.min(index, sentences.length - 1));
@@ -40,7 +52,7 @@ export function show(root, document) {
       chosen.tab = name;
       for (const group of groups) group.select(name);
     };
-    fill(sides, shown.map((side) => drawSide({side, document, panels, groups, choose, redraw: draw})));
+    fill(sides, shown.map((side) => drawSide({side, document, panels, brief, groups, choose, redraw: draw})));
   };
   const controls =
     sentences.length > 1
@@ -50,13 +62,12 @@ export function show(root, document) {
     chosen.sentences[0] = index;
     draw();
   };
-  fill(root, modelLine(document.model), sentences.length > 2 ? lazyDetails(t("inspection.all"), () => overview(sentences, choose)) : null, controls, sides);
+  fill(root, modelLine(document.model), sentences.length > 2 ? lazyDetails(t("inspection.all"), () => overview(sentences.map(brief), sentences, choose)) : null, controls, sides);
   draw();
 }
 
 /** A line for each sentence, sortable by log-probability; its number shows the sentence. */
-function overview(sentences, choose) {
-  const briefs = sentences.map(brief);
+function overview(briefs, sentences, choose) {
   const isNamed = sentences.some(({model}) => model);
   const hasAnswers = briefs.some(({answer}) => answer !== null);
   const number = (value) => ({content: fixed(value), sort: isNumber(value) ? value : -Infinity});
@@ -86,10 +97,10 @@ function overview(sentences, choose) {
 }
 
 /** The one-line summary of a translation, a text or a tagged sentence. */
-function brief({source, target, text, words, predicted, steps, phrases, score, best, log_prob: logProb}) {
+function briefOfText({source, target, text, words, rows, predicted, steps, phrases, score, best, log_prob: logProb}) {
   const total = (phrases ? score : logProb) ?? best?.log_prob ?? steps?.reduce((sum, step) => sum + step.log_prob, 0);
-  const pieces = (steps ?? phrases ?? words).length;
-  return {logProb: total, pieces, text: source?.text ?? text ?? words.join(" "), answer: target?.text ?? predicted?.join(" ") ?? null};
+  const pieces = (steps ?? phrases ?? words ?? rows).length;
+  return {logProb: total, pieces, text: source?.text ?? text ?? (words ?? rows).join(" "), answer: target?.text ?? predicted?.join(" ") ?? null};
 }
 
 function modelLine(model) {
@@ -97,7 +108,7 @@ function modelLine(model) {
   return factLine(model.name, facts);
 }
 
-function drawSide({side, document: {sentences, model, models = [model]}, panels, groups, choose, redraw}) {
+function drawSide({side, document: {sentences, model, models = [model]}, panels, brief, groups, choose, redraw}) {
   const index = chosen.sentences[side];
   const move = (target) => {
     chosen.sentences[side] = Number(target);
@@ -111,7 +122,7 @@ function drawSide({side, document: {sentences, model, models = [model]}, panels,
     onchange: choose,
   });
   groups.push(group);
-  const options = sentences.map((sentence, number) => ({value: String(number), label: optionLabel(sentence, number)}));
+  const options = sentences.map((sentence, number) => ({value: String(number), label: optionLabel(sentence, brief, number)}));
   const name = t("inspection.sentence-number", {number: index + 1, total: sentences.length});
   return h(
     "section",
@@ -121,8 +132,9 @@ function drawSide({side, document: {sentences, model, models = [model]}, panels,
   );
 }
 
-function optionLabel({model, source, text, words}, number) {
-  const whole = [...(source?.text ?? text ?? words.join(" "))];
+function optionLabel(sentence, brief, number) {
+  const {model} = sentence;
+  const whole = [...brief(sentence).text];
   const start = whole.length > 60 ? `${whole.slice(0, 60).join("")}…` : whole.join("");
   const separator = language() === "zh" ? "：" : ": ";
   return `${number + 1}. ${model ? `${model}${separator}` : ""}${start}`;

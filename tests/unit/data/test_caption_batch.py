@@ -17,6 +17,7 @@ from calque.data.caption_preparation import CaptionPreparation
 from calque.data.corpora import DataConfig
 from calque.data.images import read_image
 from calque.data.prepare import Prepared, prepare
+from calque.data.store import Rows, pack, store_in_memory
 from calque.errors import DataError
 from calque.tasks.captioning import Captioning, CaptioningConfig
 from calque.text import BOS, EOS, PAD, WordsConfig, load_tokenizer
@@ -72,6 +73,24 @@ def test_each_epoch_reads_another_caption_and_all_of_them_in_turn(prepared: Prep
             seen[row, tokenizer.decode(outputs[: length - 1])] += 1
     assert {text: count for (row, text), count in seen.items() if row == 1} == {"c": 3, "d e f": 3}
     assert {text: count for (row, text), count in seen.items() if row == 5} == {"g h": 2, "i": 2, "j k l m": 2}
+
+
+def test_captions_follow_each_other_in_turn() -> None:
+    """Row i of a store has caption (i + turn) mod n, whatever the captions before it; a weight counts the ends."""
+    captions = [[[5, 6], [7], [8, 9, 4]], [[10]], [[11, 12, 13, 14], [15, 16]]]
+    store = store_in_memory(
+        {
+            "image": Rows(np.zeros((3 * 4, 4, 3), dtype=np.uint8), np.full(3, 4, dtype=np.uint32)),
+            "caption": pack([[token for ids in row for token in ids] for row in captions]),
+            "caption_lengths": pack([[len(ids) for ids in row] for row in captions]),
+        }
+    )
+    for turn in range(7):
+        indices = np.array([2, 0, 1])
+        batch = collate_captions(store, Planned(indices, Size(4, (1, 6))), turn=turn)
+        expected = [captions[index][(index + turn) % len(captions[index])] for index in indices.tolist()]
+        assert [row[: row.index(EOS)] for row in batch.target_output.tolist()[:3]] == expected
+        assert batch.weight == batch.shared_weight == sum(len(ids) + 1 for ids in expected)
 
 
 def test_widths_are_those_of_the_longest_caption(prepared: Prepared) -> None:

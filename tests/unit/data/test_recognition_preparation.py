@@ -177,8 +177,30 @@ def test_orders_keep_within_the_budget() -> None:
 
 
 def test_stereo_and_flac_are_read(tmp_path: Path) -> None:
+    """The channels of a recording are mixed; those of one file differ, and the others are not touched."""
     manifest = write_tones(tmp_path, recordings=3, format="flac")
     samples, rate = soundfile.read(tmp_path / "0.flac")
-    soundfile.write(tmp_path / "0.flac", np.stack([samples, samples], axis=1), rate)
+    other = 0.5 * np.roll(samples, 100)
+    soundfile.write(tmp_path / "0.flac", np.stack([samples, other], axis=1), rate)
+    assert soundfile.info(tmp_path / "0.flac").channels == 2
     prepared = prepare(data(manifest, manifest), preparation=preparation(), folder=tmp_path / "store")
-    np.testing.assert_array_equal(prepared.train[AUDIO].row(0), to_int16(samples))
+    found = prepared.train[AUDIO].row(0).astype(int)
+    assert np.abs(found - 32768 * (samples + other) / 2).max() <= 2  # both were rounded to 16 bits
+    assert np.abs(found - 32768 * samples).max() > 500 and np.abs(found - 32768 * other).max() > 500
+    assert [len(prepared.train[AUDIO].row(row)) for row in range(3)] == [
+        soundfile.info(tmp_path / f"{row}.flac").frames for row in range(3)
+    ]
+    for row in (1, 2):
+        alone, _ = soundfile.read(tmp_path / f"{row}.flac", dtype="int16")
+        np.testing.assert_array_equal(prepared.train[AUDIO].row(row), alone)
+
+
+@pytest.mark.parametrize("speed", [50, 80, 125, 200])
+def test_a_faster_recording_is_shorter_and_higher(speed: int) -> None:
+    wave = (9000 * np.sin(2 * np.pi * 50 * np.arange(8000) / 8000)).astype(np.int16)
+    whole = store_in_memory({AUDIO: Rows(wave, np.array([8000], dtype=np.uint32)), TEXT: pack([[4]])})
+    batch = collate_speech(whole, planned(whole, [0], slowest=50), hop=80, speeds=(speed,))
+    length = int(batch.audio.lengths[0])
+    assert length == 8000 * 100 // speed
+    spectrum = np.abs(np.fft.rfft(batch.audio.values[0, :length].numpy()))
+    assert spectrum.argmax() * 8000 / length == pytest.approx(50 * speed / 100, abs=1)

@@ -258,7 +258,7 @@ def test_characters_are_joined_to_words_with_times() -> None:
     model = recogniser()
     model.tokenizer = train_tokenizer(CharactersConfig(), lines=lambda: iter(["ab c"]), count=1)
     ids = model.tokenizer.encode("ab c")
-    words = model._words([TimedToken(token, 2 * place, 2 * place + 1) for place, token in enumerate(ids)])
+    words = model.words([TimedToken(token, 2 * place, 2 * place + 1) for place, token in enumerate(ids)])
     step = model.stride / RATE
     assert [(word.word, word.start, word.end) for word in words] == [
         ("ab", 0.0, round(3 * step, 3)),

@@ -71,6 +71,13 @@ def test_attention_to_one_cell_is_inside_or_outside() -> None:
     assert named_attention(np.zeros((1, 4)), box, side=2).inside == 0
 
 
+def test_attention_is_the_mean_over_words_relative_to_its_sum() -> None:
+    """Local attention and dropped heads have weights that do not sum to 1."""
+    box = SquareBox(0.5, 0.0, 1.0, 0.5)
+    words = np.array([[0.1, 0.2, 0.0, 0.1], [0.0, 0.1, 0.3, 0.0]])
+    assert named_attention(words, box, side=2).inside == pytest.approx(0.3 / 0.8)
+
+
 def test_means_are_over_names() -> None:
     named = [NamedAttention(0.5, 0.1, True), NamedAttention(1.0, 0.3, False)]
     assert mean_attention(named) == pytest.approx((0.75, 0.2, 0.5, 2))

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from calque.commands.compare_tables import table_lines
+from calque.commands.compare_tasks import table_lines
 from calque.errors import ConfigError
 from calque.evaluation.comparison.retrievals import RetrievalSystem, RetrievalTest, compare_retrievals
 from calque.evaluation.retrieval import Ranks

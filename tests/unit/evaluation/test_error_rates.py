@@ -9,8 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calque.errors import DataError
+from calque.evaluation import error_rates as error_rates_module
 from calque.evaluation.error_rates import (
     Errors,
+    all_character_errors,
+    all_edit_errors,
+    all_word_errors,
     bootstrap_interval,
     character_errors,
     edit_errors,
@@ -38,6 +42,47 @@ def recursive_distance(first: tuple[str, ...], second: tuple[str, ...]) -> int:
 @given(sequences, sequences)
 def test_the_distance_is_that_of_its_definition(first: list[str], second: list[str]) -> None:
     assert edit_errors(first, second).edits == recursive_distance(tuple(first), tuple(second))
+
+
+def clear_errors(first: list[str], second: list[str]) -> Errors:
+    """Levenshtein's table, cell by cell: the fewest edits and, among those, most substitutions."""
+    table: dict[tuple[int, int], tuple[int, int, int, int]] = {(0, 0): (0, 0, 0, 0)}  # (edits, −S, I, D)
+    for row in range(len(first) + 1):
+        for column in range(len(second) + 1):
+            ways = []
+            if row and column:
+                edits, s, i, d = table[row - 1, column - 1]
+                differs = first[row - 1] != second[column - 1]
+                ways.append((edits + differs, s - differs, i, d))
+            if column:
+                edits, s, i, d = table[row, column - 1]
+                ways.append((edits + 1, s, i + 1, d))
+            if row:
+                edits, s, i, d = table[row - 1, column]
+                ways.append((edits + 1, s, i, d + 1))
+            table[row, column] = min([*ways, *([table[0, 0]] if not ways else [])])
+    _, s, i, d = table[len(first), len(second)]
+    return Errors(-s, i, d, len(first))
+
+
+@given(st.lists(st.tuples(sequences, sequences), max_size=6))
+def test_many_pairs_at_once_are_compared_as_one_after_the_other(pairs: list[tuple[list[str], list[str]]]) -> None:
+    expected = [clear_errors(*pair) for pair in pairs]
+    with pytest.MonkeyPatch.context() as patch:
+        for cells in (1, 13, error_rates_module.TOGETHER):
+            patch.setattr(error_rates_module, "TOGETHER", cells)
+            assert all_edit_errors([first for first, _ in pairs], [second for _, second in pairs]) == expected
+    assert [edit_errors(*pair) for pair in pairs] == expected
+
+
+def test_long_texts_are_compared_in_blocks() -> None:
+    generator = random.Random(3)
+    texts = [["".join(generator.choices("ab c", k=generator.randint(0, 60))) for _ in range(60)] for _ in range(2)]
+    expected = [clear_errors(list(" ".join(a.split())), list(" ".join(b.split()))) for a, b in zip(*texts, strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(error_rates_module, "TOGETHER", 300)
+        assert all_character_errors(*texts) == expected
+    assert all_word_errors(*texts) == [word_errors(*pair) for pair in zip(*texts, strict=True)]
 
 
 def test_rates_count_edits_per_reference_symbol_and_wrong_sequences() -> None:

@@ -51,6 +51,20 @@ def test_influence_is_what_leaving_an_item_out_changes(recommender: Recommender)
         assert view.influence[place] == pytest.approx(best.log_prob - scores[best.item], abs=1e-9)
 
 
+def test_contributions_are_the_influence_on_every_candidate(recommender: Recommender) -> None:
+    view = inspect_recommendation(recommender, HISTORY, candidates=5)
+    assert len(view.contributions) == 5 and all(len(row) == len(view.items) for row in view.contributions)
+    without = History(["g0i1", "new", "g0i2"], [60, 70, 90], ["view"] * 3, now=120)
+    scores = dict(recommender.recommend(without, top=100, exclude_seen=False))
+    for candidate, row in zip(view.candidates, view.contributions, strict=True):
+        assert row[0] == pytest.approx(candidate.log_prob - scores[candidate.item], abs=1e-9)
+    shown = [item.item for item in view.candidates]
+    if view.recommended:
+        assert view.contributions[shown.index(view.recommended[0].item)] == pytest.approx(view.influence)
+    cold = inspect_recommendation(recommender, History(["new"], [0], ["view"]), candidates=5)
+    assert cold.contributions == [[]] * 5 and cold.influence == []
+
+
 def test_attention_is_that_of_the_last_position(recommender: Recommender) -> None:
     view = inspect_recommendation(recommender, HISTORY)
     if recommender.config.network.kind == "recurrent":

@@ -12,7 +12,8 @@ from tests.unit.engine.test_text_generator import build as build_generator
 from tests.unit.inspection.test_tagging import ENCODERS, WORDS, sentence
 from tests.unit.inspection.test_tagging import build as build_tagger
 
-from calque.commands.inspect_task_text import tagging_lines, text_lines
+from calque.commands.inspect_language_models import text_lines
+from calque.commands.inspect_taggers import tagging_lines
 from calque.engine import Sentence
 from calque.errors import DataError
 from calque.inspection.document import as_base64, inspection_document, model_summary

@@ -66,10 +66,12 @@ def test_a_window_has_the_configured_number_of_positions(reach: str) -> None:
 
 @torch.no_grad()
 def test_hard_attention_samples_in_training_with_its_weights() -> None:
+    torch.manual_seed(1)
     attention, values = build(choice="hard", soft_share=0.0), random(1, 4, MEMORY)
     context = attention.prepare(values, torch.tensor([[True, True, True, False]]))
-    query = random(1, 1, WIDTH).expand(1, 6000, WIDTH)
+    query = 0.01 * random(1, 1, WIDTH).expand(1, 6000, WIDTH)
     soft = masked_softmax(attention.score(query[:, :1], context.keys), context.mask[:, None])[0, 0]
+    assert (soft[:3] > 0.1).all(), "every position is sampled now and then"
     torch.manual_seed(5)
     attended, _ = attention.train()(query, attention.start(context), context)
     samples = attended.weights[0].argmax(dim=-1)
@@ -144,3 +146,9 @@ def test_fold_keeps_a_sentences_hypotheses_together() -> None:
 def test_unfold_undoes_fold() -> None:
     rows = random(SENTENCES * BEAMS, QUERIES, WIDTH)
     assert torch.equal(unfold(fold(rows, sentences=SENTENCES), rows=SENTENCES * BEAMS), rows)
+
+
+def test_rows_are_sampled_apart() -> None:
+    torch.manual_seed(2)
+    found = module.draw(torch.full((1000, 4), 0.25))
+    assert (torch.bincount(found, minlength=4) / 1000 - 0.25).abs().max() < 0.07

@@ -91,9 +91,35 @@ def test_masks_cover_blocks_within_their_bounds_and_depend_on_the_generator_alon
     torch.manual_seed(5)
     assert torch.equal(masked, spec_augment(features, config))
     times = (masked == 0).all(dim=2).sum(dim=1)
-    bands = (masked == 0).all(dim=1).sum(dim=1)
+    bands = (masked[:, :12] == 0).all(dim=1).sum(dim=1)
     assert times.max() == 6 and bands.max() == 3 and times.min() == 0 and bands.min() == 0
-    assert not (masked[:, 12:] == 0).all(dim=2).any()
+    assert (masked[:, 12:] == 1).all()
     for row in masked:
         covered = (row == 0).all(dim=1).nonzero().flatten()
         assert len(covered) == 0 or int(covered[-1] - covered[0]) + 1 == len(covered)
+
+
+@pytest.mark.parametrize("over", ["utterance", "global", "none"])
+def test_what_a_mask_covers_becomes_the_mean(over: str, seed: int) -> None:
+    """Otherwise a masked band of features that are not normalised would be louder than any sound."""
+    config = SpecAugmentConfig(frequency_masks=2, frequency_width=3, time_masks=2, time_width=8, time_share=0.5)
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor([20, 13, 5])
+    recordings = Padded(torch.randn(3, 20, 7, generator=generator).double() * 3 - 11, lengths)
+    layer = Normalise(7, over=over)
+    features = recordings._replace(values=layer(recordings))
+    torch.manual_seed(seed)
+    masked = spec_augment(features, config, fill=layer.mean_of(features))
+    for row, length in enumerate(lengths.tolist()):
+        own, read = features.values[row, :length], masked[row, :length]
+        mean = own.mean(dim=0) if over == "none" else torch.zeros(7).double()
+        assert ((read == own) | (read - mean).abs().lt(1e-9)).all()
+        assert torch.equal(masked[row, length:], features.values[row, length:])
+    assert not torch.equal(masked, features.values)
+
+
+def test_recordings_have_masks_of_their_own() -> None:
+    config = SpecAugmentConfig(frequency_masks=1, frequency_width=5, time_masks=1, time_width=8, time_share=0.5)
+    torch.manual_seed(3)
+    masked = spec_augment(Padded(torch.ones(64, 20, 10), torch.full((64,), 20)), config)
+    assert len({tuple(row.flatten().tolist()) for row in masked}) > 48

@@ -116,7 +116,9 @@ def test_a_sample_is_credited_with_its_own_and_discounted_later_rewards(discount
 
 def test_the_baseline_moves_towards_the_mean_reward() -> None:
     baseline = MovingBaseline()
-    for _ in range(100):
+    baseline.follow(torch.tensor(-6.0), torch.tensor(2.0))
+    assert baseline.value.item() == pytest.approx(0.9 * 0 + 0.1 * -3), "b ← 0.9 b + 0.1 r̄"
+    for _ in range(99):
         baseline.follow(torch.tensor(-6.0), torch.tensor(2.0))
     assert baseline.value.item() == pytest.approx(-3.0, abs=1e-3)
 

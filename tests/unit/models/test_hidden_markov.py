@@ -18,6 +18,7 @@ from calque.models import hidden_markov
 from calque.models.hidden_markov import HiddenMarkovConfig, HiddenMarkovTagger
 from calque.models.tagger import TaggerSizes
 from calque.statistics.hidden_markov import HiddenMarkov, log_likelihoods, most_likely_states, state_posteriors
+from calque.statistics.suffixes import Spellings, grow_suffixes
 from calque.statistics.tag_tables import TaggedWords, TagTables
 from calque.tasks.tagging import TaggingConfig
 from calque.text import FormsConfig, TaggerVocabularies, learn_vocabularies
@@ -215,3 +216,24 @@ def test_label_transitions_are_probabilities(seed: int) -> None:
 def test_tables_stay_in_single_precision() -> None:
     model = Built(CONFIGS[0], 1).model.to(torch.bfloat16)
     assert {table.dtype for table in model.parameters()} <= {torch.float64, torch.long, torch.bool}
+
+
+def test_suffixes_are_found_as_by_the_estimation(seed: int) -> None:
+    """Words of two letters, many of them shorter than the longest suffix: no letter is read twice."""
+    generator, letters = np.random.default_rng(seed), 2
+    words = [generator.integers(0, letters, generator.integers(1, 5)) for _ in range(12)]
+    words = [np.zeros(1, dtype=np.int64), np.zeros(3, dtype=np.int64), *words]
+    lengths = np.array([len(word) for word in words])
+    grown = Spellings(np.concatenate(words[1:]), lengths[1:])
+    kinds = np.zeros(len(words), dtype=np.int64)
+    tree = grow_suffixes(grown, kinds[1:], kinds[1:], priors=np.full((1, 2), 0.5), longest=4, characters=letters)
+    sizes = TaggerSizes(5, 2, letters, {})
+    model = HiddenMarkovTagger(HiddenMarkovConfig(order=1, capitals=False, suffix=4), sizes=sizes)
+    model.take_sizes({"suffix_keys": torch.Size(tree.keys.shape)})
+    model.suffix_keys.data = torch.from_numpy(tree.keys)
+    padded = torch.randint(0, letters, (1, len(words), 5), generator=torch.Generator().manual_seed(seed))
+    for place, word in enumerate(words):
+        padded[0, place, : len(word)] = torch.from_numpy(word)
+    found = model._suffix_nodes(padded, torch.from_numpy(lengths)[None], torch.from_numpy(kinds)[None])
+    expected = tree.find(Spellings(np.concatenate(words), lengths), kinds, longest=4)
+    assert found[0].tolist() == expected.tolist()

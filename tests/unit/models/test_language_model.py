@@ -165,3 +165,27 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     parameters = list(model.parameters())
     numerical, analytical = slopes_in_a_direction(loss, parameters, step=1e-5)
     assert numerical == pytest.approx(analytical, rel=1e-5)
+
+
+@pytest.mark.parametrize("output", ["full", "sampled", "adaptive"])
+@pytest.mark.parametrize("name", sorted(set(NETWORKS) - {"ngram"}))
+@torch.no_grad()
+def test_probabilities_sum_to_one(name: str, output: str) -> None:
+    settings = {"kind": output, **({"cutoffs": [5]} if output == "adaptive" else {})}
+    model = build(NETWORKS[name], tie=False, output=settings).eval()
+    read, _ = model.read(tokens(), model.start(N))
+    total = model.log_probs(read.hidden).exp().sum(dim=-1)
+    torch.testing.assert_close(total, torch.ones(N, T).double(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(set(NETWORKS) - {"ngram"}))
+def test_every_parameter_learns(name: str) -> None:
+    model, words = build(NETWORKS[name], tie=False).train(), tokens()
+    read, _ = model.read(words[:, :-1], model.start(N))
+    model.losses(read.hidden.flatten(0, 1), words[:, 1:].flatten()).sum().backward()
+    idle = {
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and (parameter.grad is None or not parameter.grad.any())
+    }
+    assert not idle

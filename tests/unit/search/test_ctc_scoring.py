@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from calque.layers.ctc import deterministic_ctc_losses
+from calque.search.ctc_prefix import collapse
 from calque.search.ctc_scoring import joint_step, start_joint
 from calque.search.decode import Rules, decode, limits_of_pieces
 from calque.search.settings import SearchConfig
 from calque.search.step import Marks, StepOutput
+from calque.tensors import select_rows
 
 MARKS, BLANK = Marks(start=1, end=2, never=(0, 1)), 0
 SYMBOLS, POSITIONS, ROWS, WEIGHT = 5, 6, 3, 0.4
@@ -85,3 +88,52 @@ def test_beam_search_finds_the_best_text_of_each_recording() -> None:
         expected = max(texts, key=lambda text: joint_log_prob(row, text))
         assert best.tokens == expected
         assert best.log_prob == pytest.approx(joint_log_prob(row, expected), abs=1e-9)
+
+
+class Largest(TorchDispatchMode):
+    """Notes the size of the largest tensor that any operation makes; a view counts nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        if isinstance(made, Tensor) and not made._is_view():
+            self.numbers = max(self.numbers, made.numel())
+        return made
+
+
+def test_no_tensor_of_a_step_is_larger_than_the_probabilities_of_the_recordings() -> None:
+    """Beams share what CTC says of their recording: [B,S,V], never [N,S,V]."""
+    beams, (state, context) = 7, started()
+    rows = torch.arange(ROWS).repeat_interleave(beams)
+    tokens = torch.full((ROWS * beams,), MARKS.start)
+    step = joint_step(attention_step, weight=WEIGHT, marks=MARKS, blank=BLANK)
+    _, state = step(tokens, select_rows(state, rows), context)
+    with Largest() as largest:
+        joint_step(lambda *_: (StepOutput(state.following), None), weight=WEIGHT, marks=MARKS, blank=BLANK)(
+            torch.randint(3, SYMBOLS, (ROWS * beams,)), state, context
+        )
+    assert largest.numbers <= max(ctc().numel(), ROWS * beams * max(POSITIONS, SYMBOLS))
+    assert largest.numbers < ROWS * beams * POSITIONS * SYMBOLS / 2
+
+
+def test_the_score_of_a_prefix_is_that_of_all_texts_that_begin_with_it() -> None:
+    """ψ(g c) = Σ P(text) over the texts that begin with g c, by enumeration of all paths; the end of a text is P(g)."""
+    step = joint_step(attention_step, weight=WEIGHT, marks=MARKS, blank=BLANK)
+    for text in ((), (3,), (4, 4), (3, 4, 4)):
+        state, context = started()
+        for token in (MARKS.start, *text):
+            _, state = step(torch.full((ROWS,), token), state, context)
+        for row, length in enumerate(LENGTHS.tolist()):
+            values, sums = ctc()[row, :length], dict.fromkeys([*range(SYMBOLS), None], 0.0)
+            for path in product(range(SYMBOLS), repeat=length):
+                written = collapse(list(path), blank=BLANK)
+                if written[: len(text)] == text:
+                    following = written[len(text)] if len(written) > len(text) else None
+                    sums[following] += float(values[range(length), path].sum().exp())
+            for token in (1, 3, 4):
+                found = float(state.following[row, token].exp())
+                assert found == pytest.approx(sums[token], rel=1e-9, abs=1e-15)
+            assert float(state.following[row, MARKS.end].exp()) == pytest.approx(sums[None], rel=1e-9, abs=1e-15)

@@ -1,12 +1,12 @@
 """Minimum error rate training: the exact line search against a fine grid, and tuning on a toy task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 from tests.unit.statistics.test_stack_decoder import random_model, sentence
 
-from calque.statistics.mert import Candidates, corpus_score, line_search, optimise, pad_candidates
+from calque.statistics.mert import Candidates, Optimum, corpus_score, line_search, optimise, pad_candidates
 from calque.statistics.phrase_model import UNKNOWN, Derivation
 from calque.statistics.phrase_tuning import Tuner, TuningReport, TuningSettings
 from calque.statistics.stack_decoder import EXHAUSTIVE, StackDecoder
@@ -113,3 +113,56 @@ def test_tuning_finds_the_weights_that_made_the_references(seed: int) -> None:
     assert score >= max(report.score for report in reports)
     assert score > reports[0].score + 20, "it began with weights of the wrong sign"
     assert reports[0].expected > reports[0].score
+
+
+def test_tuning_keeps_the_best_weights_and_their_scale(seed: int) -> None:
+    """Every translation that was scored is known, so that the best of all iterations can be told from the last."""
+    teacher = random_model(seed)
+    sources = [sentence(seed + number, 4) for number in range(6)]
+    search = EXHAUSTIVE._replace(distortion=1, stack=20, pops=60)
+
+    def text(_: int, derivation: Derivation) -> str:
+        return " ".join(map(str, derivation.words))
+
+    def score_of(weights: Mapping[str, float]) -> float:
+        decoder = StackDecoder(teacher._replace(weights=weights), search)
+        texts = [text(0, next(decoder.derivations(ids))) for ids in sources]
+        return float(measure.scores(measure.statistics(texts).sum(axis=0, keepdims=True))[0])
+
+    decoder = StackDecoder(teacher, search)
+    measure = Overlap([text(0, next(decoder.derivations(ids))) for ids in sources])
+    generator = np.random.default_rng(seed)
+    for _ in range(4):
+        start = {name: float(generator.normal()) for name in teacher.features}
+        reports: list[TuningReport] = []
+        tuner = Tuner(
+            sources, measure, text=text, search=search, settings=TuningSettings(3, 8, 1), report=reports.append
+        )
+        found = tuner.tune(teacher._replace(weights=start)).weights
+        scores = [report.score for report in reports]
+        assert scores[0] == pytest.approx(score_of(start)), "the first iteration begins with the given weights"
+        assert score_of(found) >= max(scores) - 1e-9
+        tuned = [name for name in teacher.features if name != UNKNOWN]
+        size = sum(abs(start[name]) for name in tuned)
+        assert sum(abs(found[name]) for name in tuned) == pytest.approx(size) and found[UNKNOWN] == start[UNKNOWN]
+
+
+def test_weights_that_translate_worse_than_expected_are_not_kept(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MERT may be wrong about new translations: here its first weights are good and all later ones bad."""
+    teacher = random_model(seed)
+    sources = [sentence(seed + number, 4) for number in range(6)]
+    search = EXHAUSTIVE._replace(distortion=1, stack=20, pops=60)
+
+    def text(_: int, derivation: Derivation) -> str:
+        return " ".join(map(str, derivation.words))
+
+    decoder = StackDecoder(teacher, search)
+    measure = Overlap([text(0, next(decoder.derivations(ids))) for ids in sources])
+    bad = np.array([-teacher.weights.get(name, 0.0) for name in teacher.features])
+    good = np.array([teacher.weights.get(name, 0.0) for name in teacher.features])
+    proposals = iter([good, bad, 2 * bad, 3 * bad])
+    monkeypatch.setattr(Tuner, "_optimise", lambda *_args, **_named: Optimum(next(proposals), 100.0))
+    start = dict(zip(teacher.features, (1.5 * bad).tolist(), strict=True))
+    tuner = Tuner(sources, measure, text=text, search=search, settings=TuningSettings(4, 8, 0))
+    found = tuner.tune(teacher._replace(weights=start)).weights
+    assert [found[name] for name in teacher.features] == good.tolist()

@@ -14,6 +14,7 @@ from calque.statistics.phrase_extraction import AlignedCorpus, aligned_corpus, e
 from calque.statistics.phrase_scores import (
     discounted_frequencies,
     kneser_ney_discounts,
+    lexical_weights,
     orientation_counts,
     orientation_scores,
     relative_frequencies,
@@ -245,3 +246,10 @@ def test_a_word_table_has_both_lexicons() -> None:
         slice(0, 1),
         slice(1, 2),
     ]
+
+
+def test_of_several_alignments_of_a_phrase_pair_the_best_counts() -> None:
+    weights = np.log(np.array([0.5, 0.2, 0.1, 0.9, 0.4, 0.3]))
+    starts, lengths, pairs = np.array([3, 0, 2]), np.array([2, 2, 1]), np.array([0, 0, 1])
+    found = lexical_weights(weights, starts, lengths, pairs=pairs, count=2)
+    assert np.exp(found) == pytest.approx([0.9 * 0.4, 0.1]), "not that of the last occurrence"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from calque.statistics.phrase_model import (
 )
 from calque.statistics.phrase_table import ORIENTATIONS, PhraseTable
 from calque.statistics.phrase_trie import PhraseTrie, corpus_spans
-from calque.statistics.stack_decoder import EXHAUSTIVE, StackDecoder, StackSearch
+from calque.statistics.stack_decoder import EXHAUSTIVE, Hypothesis, StackDecoder, StackSearch, _Sentence
 
 SOURCES, TARGETS = 5, 6
 END, UNK = 4, 5
@@ -158,6 +158,14 @@ def test_unknown_words_are_copied(seed: int) -> None:
     steps = model.steps([option], length=1)
     assert dict(zip(model.features, steps[0].features, strict=True))[UNKNOWN] == 1
     assert next(StackDecoder(model).derivations(np.zeros(0, dtype=np.int64))).options == ()
+    for number in range(5):
+        ids = np.append(sentence(seed + number, 3), 4)
+        best = next(StackDecoder(model, EXHAUSTIVE).derivations(ids))
+        assert best.score == pytest.approx(total(model, best.options, length=4), abs=1e-4)
+        for copied in (option for option in best.options if option.entry < 0):
+            vector = dict(zip(model.features, model.steps([copied], length=copied.stop)[0].features, strict=True))
+            own = {name: vector[name] for name in (PHRASES, WORDS, UNKNOWN)}
+            assert copied.score == pytest.approx(sum(model.weights[name] * own[name] for name in own), abs=1e-6)
 
 
 def test_the_future_is_the_best_division(seed: int) -> None:
@@ -208,3 +216,33 @@ def test_search_can_be_stopped(seed: int) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         next(StackDecoder(random_model(seed)).derivations(sentence(seed, 4), poll=poll))
+
+
+def test_what_is_left_is_the_sum_of_all_gaps(seed: int) -> None:
+    decoder, ids = StackDecoder(random_model(seed)), sentence(seed, 6)
+    options = collect_options(decoder.model, ids, limit=None)
+    found, future = _Sentence(decoder, options, 6), span_future(options, length=6)
+    for coverage in range(1 << 6):
+        is_left = [not coverage >> place & 1 for place in range(6)]
+        edges = [place for place in range(7) if (place < 6 and is_left[place]) != (place > 0 and is_left[place - 1])]
+        gaps = list(zip(edges[::2], edges[1::2], strict=True))
+        assert found.future(coverage) == pytest.approx(sum(future[start][stop] for start, stop in gaps))
+
+
+def test_the_best_hypotheses_of_a_stack_survive(seed: int) -> None:
+    """Histogram pruning keeps those with the best totals, and the threshold those near the best."""
+    model, ids = random_model(seed), sentence(seed, 6)
+    stacks = {}
+    for name, search in (
+        ("all", EXHAUSTIVE),
+        ("few", EXHAUSTIVE._replace(stack=3)),
+        ("near", EXHAUSTIVE._replace(threshold=2.0)),
+    ):
+        searched = _Sentence(StackDecoder(model, search), collect_options(model, ids, limit=None), 6)
+        cubes: list[list[Any]] = [[] for _ in range(7)]
+        assert model.language is not None
+        searched.extend([Hypothesis(0.0, 0.0, 0, model.language.start(), None)], cubes, 0)
+        stacks[name] = sorted((hypothesis.total for hypothesis in searched.fill(cubes[1])), reverse=True)
+    assert len(stacks["all"]) > 5
+    assert stacks["few"] == pytest.approx(stacks["all"][:3])
+    assert stacks["near"] == pytest.approx([total for total in stacks["all"] if total >= stacks["all"][0] - 2.0])

@@ -7,7 +7,8 @@
    "scores": {metric: between 0 and 1}, "intervals": {metric: [low, high]}, "p_values": null | {metric: float},
    "better": null | int, "worse": null | int}…],      // users whose target ranks higher, or lower, than by the baseline
  "randomisation": {"samples": int, "seed": int},      // the test that gives the p-values
- "sections": [{"title": str, "buckets": [str…], "counts": [users…], "scores": [[NDCG@10 per bucket] per system]}…],
+ "sections": [{"id": "history-length" | "target-frequency", "title": str, "buckets": [str…], "counts": [users…],
+   "scores": [[NDCG@10 per bucket] per system]}…],
  "users": {"total": int, "items": [{"user", "target", "history": int, "ranks": [int per system]}…]}}
 """
 
@@ -56,9 +57,10 @@ def compare_recommendations(
     if len(systems) < 2:
         raise ConfigError("one system to compare: give at least two runs")
     statistics = [user_statistics(system.ranks) for system in systems]
-    sections = [_section("by length of the history", test.lengths, LENGTHS, statistics)]
+    sections = [_section("history-length", "by length of the history", test.lengths, LENGTHS, statistics)]
     if test.frequencies is not None:
-        sections.append(_section("by frequency of the target in training", test.frequencies, FREQUENCIES, statistics))
+        title = "by frequency of the target in training"
+        sections.append(_section("target-frequency", title, test.frequencies, FREQUENCIES, statistics))
     return {
         "kind": "comparison",
         "version": VERSION,
@@ -98,7 +100,7 @@ def _system(
 
 
 def _section(
-    title: str, values: Sequence[int], bounds: Sequence[tuple[int, int | None]], statistics: Sequence[Array]
+    id: str, title: str, values: Sequence[int], bounds: Sequence[tuple[int, int | None]], statistics: Sequence[Array]
 ) -> dict[str, Any]:
     """The systems' scores on the users in each range of some value; ranges without users are left out."""
     numbers, column = np.asarray(values), METRICS.index(BY)
@@ -108,6 +110,7 @@ def _section(
     }
     masks = {name: mask for name, mask in masks.items() if mask.any()}
     return {
+        "id": id,
         "title": title,
         "buckets": list(masks),
         "counts": [int(mask.sum()) for mask in masks.values()],

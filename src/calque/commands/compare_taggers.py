@@ -1,93 +1,33 @@
-"""`calque compare --conll` and `--text`: taggers and language models."""
+"""`calque compare --conll`: taggers, or files that taggers labelled."""
 
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.commands import compared_systems
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns
-from calque.commands.compared_systems import Argument, Options, corpus_texts, load, model_facts, read_lines, speed
+from calque.commands.compare_tables import bucket_rows, names_of, p_value_text, size_and_speed
+from calque.commands.compare_task import Block, ComparisonRequest, Document, TaskComparison
+from calque.commands.compared_systems import Argument, load, model_facts, speed
+from calque.commands.tables import Row, aligned
 from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from calque.data.column_files import ColumnFormat, ColumnSentence
     from calque.engine import Tagger
     from calque.engine.tag_files import ColumnLayout
-    from calque.evaluation.comparison.language_models import TrainingText
+
+SHOWN_LABELS, SHOWN_CONFUSIONS = 25, 10
 
 
-def compare_texts(
-    arguments: Sequence[Argument],
-    *,
-    text: Path,
-    train: list[Path] | None,
-    training_data: bool,
-    options: Options,
-) -> dict[str, Any]:
-    """The document that compares language models on a text; blank lines are left out."""
-    from calque.commands.progress import counting
-    from calque.engine import TextGenerator
-    from calque.evaluation.comparison.language_models import ScoredSystem, TextTest, compare_language_models
-
-    _refuse_files(arguments, "language models are compared by the losses they compute")
-    lines = [line for line in read_lines(text) if line.strip()]
-    if not lines:
-        raise DataError(f"{text}: every line is blank: there is nothing to predict")
-    systems = []
-    for argument in arguments:
-        generator = load(argument, TextGenerator, device=options.device, precision=options.precision)
-        started, losses, pieces = time.perf_counter(), [], 0
-        with counting(f"scoring with {argument.name}", total=len(lines)) as advance:
-            for line in generator.word_losses(lines):
-                losses.append(line.nats)
-                pieces += line.pieces
-                advance(1)
-        facts = model_facts(argument, generator)
-        words = sum(map(len, losses))
-        pace = speed(time.perf_counter() - started, len(lines), words, device=str(generator.device))
-        systems.append(ScoredSystem(argument.name, losses, pieces, facts | {"speed": pace}))
-    training = _count_words(arguments, lines, train=train) if training_data or train else None
-    test = TextTest(lines, {"path": str(text)})
-    return compare_language_models(test, systems, training=training, samples=options.randomisation)
-
-
-def _count_words(
-    arguments: Sequence[Argument], lines: Sequence[str], *, train: list[Path] | None
-) -> "TrainingText | None":
-    """How often the words of the test set occur in the training data; None if no training data is known."""
-    from calque.data.corpora import TextFileConfig
-    from calque.evaluation.comparison.language_models import TrainingText
-
-    if train:
-        corpora, origin = [TextFileConfig(path=path) for path in train], ", ".join(map(str, train))
-    elif recorded := compared_systems.training_data(arguments):
-        data, origin = recorded
-        corpora = [corpus for corpus in data.train if isinstance(corpus, TextFileConfig)]
-    else:
-        return None
-    wanted, frequencies, count = {word for line in lines for word in line.split()}, Counter[str](), 0
-    for (line,) in corpus_texts(corpora):
-        frequencies.update(word for word in line.split() if word in wanted)
-        count += 1
-    return TrainingText(frequencies, count, origin)
-
-
-def _refuse_files(arguments: Sequence[Argument], reason: str) -> None:
-    files = [str(argument.path) for argument in arguments if argument.is_file]
-    if files:
-        raise ConfigError(f"{', '.join(files)}: not a run or model folder; {reason}")
-
-
-def compare_labels(
-    arguments: Sequence[Argument], *, conll: Path, columns: str | None, options: Options
-) -> dict[str, Any]:
+def compare_labels(request: ComparisonRequest) -> Document:
     """The document that compares taggers, or files that taggers labelled, on a file of labelled words."""
     from calque.engine import Tagger
     from calque.evaluation.comparison.taggings import TaggedSystem, TaggedTest, compare_taggings
     from calque.text.span_labels import has_spans
 
+    arguments, options = request.arguments, request.options
+    conll, columns = request.files["--conll"], request.columns
     refuse_idle_columns(columns, conll)
     taggers = {
         argument.name: load(argument, Tagger, device=options.device, precision=options.precision)
@@ -159,3 +99,62 @@ def _tag(argument: Argument, tagger: "Tagger", sentences: "Sequence[ColumnSenten
     pace = speed(time.perf_counter() - started, len(labels), words, device=str(tagger.device))
     facts = model_facts(argument, tagger)
     return TaggedSystem(argument.name, labels, facts | {"speed": pace})
+
+
+def tagging_tables(document: Document) -> Iterator[Block]:
+    """The tables of a comparison of taggers, each with its title."""
+    test, systems, metrics = document["test"], document["systems"], document["metrics"]
+    names = names_of(systems)
+    rows: list[Row] = [
+        [
+            "system",
+            *(metric["title"] for metric in metrics),
+            *(f"p of {metric['title'].removesuffix(', %')}" for metric in metrics),
+            "different",
+        ]
+    ]
+    for system in systems:
+        p_values = system["p_values"] or {}
+        different = "" if system["different"] is None else f"{system['different']:,} words"
+        scores = [f"{system['scores'][metric['name']]:.2f}" for metric in metrics]
+        rows.append(
+            [system["name"], *scores, *(p_value_text(p_values.get(metric["name"])) for metric in metrics), different]
+        )
+    trials = document["randomisation"]["samples"]
+    yield (
+        f"{test['path']}: {test['words']:,} words in {test['sentences']:,} sentences; p-values against {names[0]} by "
+        f"approximate randomisation, {trials:,} trials",
+        aligned(rows),
+    )
+    yield from size_and_speed(systems, names, unit="words")
+    for title, entries in (("F1 of spans, %, by type", document["spans"]), ("F1 of labels, %", document["labels"])):
+        if entries:
+            shown = entries[:SHOWN_LABELS]
+            cells = [[f"{100 * score['f1']:.2f}" for score in entry["systems"]] for entry in shown]
+            counts = [f"{entry['support']:,}" for entry in shown]
+            yield title, bucket_rows(["", "number", *names], [entry["label"] for entry in shown], counts, cells)
+    for system in systems:
+        yield f"most frequent confusions of {system['name']}", _confusions(system["confusion"])
+
+
+def _confusions(confusion: Document) -> list[str]:
+    labels, table = confusion["labels"], confusion["counts"]
+    errors = [
+        (count, labels[row], labels[column])
+        for row, counts in enumerate(table)
+        for column, count in enumerate(counts)
+        if count and row != column
+    ]
+    errors.sort(key=lambda error: (-error[0], error[1:]))
+    rows = [[gold, predicted, f"{count:,}"] for count, gold, predicted in errors[:SHOWN_CONFUSIONS]]
+    return aligned([["gold", "predicted", "words"], *rows], left=2)
+
+
+TAGGING = TaskComparison(
+    "tagging",
+    "--conll",
+    "--conll for taggers",
+    compare_labels,
+    tagging_tables,
+    takes=frozenset({"--columns"}),
+)

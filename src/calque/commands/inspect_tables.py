@@ -1,0 +1,134 @@
+"""The parts that the tables of `calque inspect` share: probabilities, alternatives, beam search, one-line summaries."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from calque.commands.rendering import one_field
+from calque.commands.tables import table
+
+if TYPE_CHECKING:
+    from calque.inspection.attention_maps import AttentionMap
+    from calque.inspection.beam_view import BeamView, NarrowerBeam
+    from calque.inspection.next_tokens import Alternative
+    from calque.inspection.translation import Saliency
+
+ENDED = 5  # hypotheses that are listed
+LONGEST = 48  # characters of a text in one line
+
+STOPS = {
+    "bound": "no live hypothesis could still score better",
+    "count": "enough hypotheses had ended",
+    "maximum": "the maximum length was reached",
+    "exhausted": "no hypothesis was left to extend",
+}
+
+
+class Brief(NamedTuple):
+    """The one-line summary of an inspected text."""
+
+    log_prob: float
+    pieces: int  # that the log-probability is a sum over
+    text: str
+    answer: str | None = None  # a translation, or labels
+
+
+def brief_lines(briefs: Sequence[tuple[str | None, Brief]]) -> Iterator[str]:
+    """A table of all inspected texts with the models' names if there are several, the least probable first."""
+    yield f"{len(briefs)} texts by log P, the least probable first"
+    order = sorted(enumerate(briefs, start=1), key=lambda item: item[1][1].log_prob)
+    named, answered = briefs[0][0] is not None, briefs[0][1].answer is not None
+    header = ["#", "log P", "per piece", *(["model"] if named else []), "text", *(["answer"] if answered else [])]
+    rows = [
+        [
+            str(place),
+            number(brief.log_prob),
+            number(brief.log_prob / max(1, brief.pieces)),
+            *([name or ""] if named else []),
+            _start(brief.text),
+            *([_start(brief.answer or "")] if answered else []),
+        ]
+        for place, (name, brief) in order
+    ]
+    yield from table(header, rows)
+
+
+def _start(text: str) -> str:
+    """The text, shortened to its beginning if it is long."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def alternatives(items: "Sequence[Alternative]") -> str:
+    """Alternative pieces with their probabilities, on one line."""
+    return "  ".join(f"{one_field(item.piece)} {share(item.log_prob)}" for item in items)
+
+
+def strongest(row: Sequence[float], *, names: Sequence[str]) -> str:
+    """The three names with the largest weights of a row."""
+    best = sorted((place for place in range(len(row)) if row[place]), key=lambda place: -abs(row[place]))[:3]
+    return "  ".join(f"{one_field(names[place])} {row[place]:.2f}".replace("-", "−") for place in best)
+
+
+def beam_lines(
+    beam: "BeamView", *, pieces: Sequence[str], answer: str = "translation", outcomes: bool = True
+) -> Iterator[str]:
+    """How many candidates beam search kept, the best hypotheses that ended, and what narrower beams would find.
+
+    `pieces` are those of the answer. Narrower beams are left out without `outcomes`.
+    """
+    steps = beam.tree.steps
+    compared = sum(len(step.candidates) for step in steps)
+    kept = sum(candidate.fate != "dropped" for step in steps for candidate in step.candidates)
+    yield (
+        f"beam {beam.width}: {len(steps)} steps, {compared} candidates compared, {kept} kept; "
+        f"search stopped because {STOPS[beam.tree.stop]}"
+    )
+    if outcomes:
+        yield from outcome_lines(beam.narrower, pieces=pieces, answer=answer)
+    if beam.ended:
+        yield ""
+        more = f", the best {ENDED}" if len(beam.ended) > ENDED else ""
+        yield f"hypotheses that ended: {len(beam.ended)}{more}"
+        rows = [[number(item.score.total), number(item.log_prob), item.text] for item in beam.ended[:ENDED]]
+        yield from table(["score", "log P", "text"], rows)
+
+
+def outcome_lines(outcomes: "Sequence[NarrowerBeam]", *, pieces: Sequence[str], answer: str) -> Iterator[str]:
+    """Whether beams of several sizes find an answer; neighbouring sizes with the same outcome share a line."""
+    described = ((_outcome(outcome, pieces=pieces, answer=answer), outcome.beam) for outcome in outcomes)
+    for text, group in groupby(described, key=itemgetter(0)):
+        beams = [width for _, width in group]
+        yield f"  beam {beams[0]}{f' to {beams[-1]}' if len(beams) > 1 else ''}: {text}"
+
+
+def _outcome(narrower: "NarrowerBeam", *, pieces: Sequence[str], answer: str) -> str:
+    """Whether a narrower beam finds the same answer, prefers another one, or loses it at some piece."""
+    if narrower.finds:
+        return f"finds the same {answer}"
+    if narrower.lost_at is None:
+        return f"keeps it, but prefers: {one_field(narrower.text)} ({number(narrower.score)})"
+    lost = pieces[narrower.lost_at - 1] if narrower.lost_at <= len(pieces) else "its end"
+    verb = "stops before" if narrower.is_stopped else "loses it at"
+    return f"{verb} piece {narrower.lost_at} ({one_field(lost)}) and gives: {one_field(narrower.text)}"
+
+
+def share(log_prob: float) -> str:
+    """A probability; in scientific notation if it is small."""
+    value = math.exp(log_prob)
+    return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.0e}"
+
+
+def number(value: float) -> str:
+    """A number with three decimals; negative ones begin with the minus sign −, not with a hyphen."""
+    return f"{value:.3f}".replace("-", "−")
+
+
+def reads(maps: "Sequence[AttentionMap]", saliency: "Sequence[Saliency]") -> tuple[str, list[list[float]]] | None:
+    """A column header, and the weights of the inputs for each prediction: mean attention of all heads, or saliency."""
+    from calque.inspection.attention_maps import mean_weights
+
+    if maps:
+        return "attends to", mean_weights(maps).tolist()
+    return (saliency[-1].method, saliency[-1].weights.tolist()) if saliency else None

@@ -1,0 +1,94 @@
+"""What `calque inspect` needs to know of a task: how its models are asked and how their answers are shown."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+
+from calque.commands.inspect_questions import Question
+from calque.commands.inspect_tables import Brief
+from calque.engine import Loaded
+from calque.errors import ConfigError
+from calque.inspection.document import Weights, as_lists, model_summary
+from calque.inspection.states import SentenceStates
+from calque.inspection.what_if import WhatIf
+
+Model = TypeVar("Model", bound=Loaded)
+Inspected = TypeVar("Inspected")
+"""What a model computed for a question, such as a `SentenceView`."""
+
+
+class View(NamedTuple):
+    """What a model computed for one text, with the model's name and, if requested, its hidden states."""
+
+    name: str  # of the model
+    view: Any
+    states: SentenceStates | None = None
+
+
+class ViewOptions(NamedTuple):
+    """The options of the command line that views depend on."""
+
+    settings: list[str]  # of search, each KEY=VALUE
+    what_if: WhatIf
+    saliency: bool | None  # None: only if the model has no attention
+    states: bool
+    continuation: int | None
+    language: Path | None = None  # a language model
+
+
+class TaskInspection(ABC, Generic[Model, Inspected]):
+    """How the models of one task are asked, and how what they compute is shown."""
+
+    task: ClassVar[str]
+    pictures: ClassVar[tuple[str, ...]]  # the first one by default
+    reads: ClassVar[Literal["text", "--image", "--audio"]] = "text"
+    """Whether questions are texts, or files that an option names."""
+    readers: ClassVar[str] = ""  # the models that read such files, such as "captioners"
+    advice: ClassVar[str] = ""  # for sentences that are given to models that read files
+    options: ClassVar[frozenset[str]] = frozenset()
+    """The options of this task among those that not all tasks have."""
+    refusal: ClassVar[str] = ""  # of the other options, if it is not that of most tasks
+    is_joint: ClassVar[bool] = False  # whether one view shows all questions together
+
+    @abstractmethod
+    def view(self, loaded: Model, name: str, question: Question, options: ViewOptions) -> View:
+        """What a model computes for a question."""
+
+    @abstractmethod
+    def lines(self, view: Inspected, *, name: str | None = None) -> Iterator[str]:
+        """The tables of a view for the terminal, below the name of the model if it is given."""
+
+    @abstractmethod
+    def values(self, view: Inspected, *, weights: Weights = as_lists) -> dict[str, Any]:
+        """A view as JSON values."""
+
+    @abstractmethod
+    def draw(self, path: Path, view: Inspected, *, picture: str) -> list[str]:
+        """Draws the picture of that name to a file; returns warnings."""
+
+    def questions(self, loaded: Model, questions: list[Question], *, source: Path | None, limit: int) -> list[Question]:
+        """The questions of the command line as this task reads them; `source` is the file they come from, if any."""
+        return questions
+
+    def views(self, models: Mapping[str, Model], questions: Sequence[Question], options: ViewOptions) -> list[View]:
+        """The views of all models, question by question."""
+        return [self.view(loaded, name, question, options) for question in questions for name, loaded in models.items()]
+
+    def brief(self, view: Inspected) -> Brief | None:
+        """The one-line summary of a view; None if it shows many sentences."""
+        return None
+
+    def summary(self, loaded: Model, *, name: str) -> dict[str, Any]:
+        """The entry of a model in a document."""
+        return model_summary(loaded, name=name)
+
+    def refuse_options(self, given: Sequence[str]) -> None:
+        """Raises a ConfigError for options that other tasks have and this one does not."""
+        idle = [name for name in given if name not in self.options]
+        only = {"--continuation": "language models", "--language": "speech recognisers"}
+        if others := [name for name in idle if name not in only]:
+            reason = self.refusal or f"for translation models only; this model is for {self.task}"
+            raise ConfigError(f"{', '.join(others)}: {reason}")
+        for name in idle:
+            raise ConfigError(f"{name}: for {only[name]} only; this model is for {self.task}")

@@ -1,0 +1,325 @@
+"""The comparison of transcripts as a JSON document.
+
+{"kind": "comparison", "version": 1, "task": "recognition",
+ "test": {"path": str, "sentences": recordings, "words": int, "characters": int},
+ "metrics": [{"name": "wer" | "cer", "title": str, "better": "lower"}…],
+ "systems": [{"name", "group", "path", "kind", "model", "speed", "run", "curves": as for translations,
+   "scores": {metric: per cent}, "exact_match": per cent of recordings without a word error,
+   "errors": {"wer" | "cer": {"substitutions", "insertions", "deletions", "length"}},
+   "wins": null | {metric: {"better", "worse", "equal": recordings against the baseline}}, "different": null | int,
+   "substituted": [{"reference", "hypothesis", "count"}…], "deleted": [{"word", "count"}…], "inserted": […]}…],
+ "significance": [{"method": "bootstrap" | "randomisation", "samples", "seed",
+   "systems": {metric: [{"score", "p_value", "mean", "interval"} per system]}}…],
+ "groups": as for translations, "sections": [{"id": "reference-length", …}] as for translations,
+ "sentences": {"total": int, "items": […]}}                    // as for translations; the scores are error rates
+
+Words are separated by white space. An error rate is edits / units of the references, over all recordings together.
+Letters: R recordings.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calque.errors import ConfigError, DataError
+from calque.evaluation.comparison.buckets import Buckets, Cuts
+from calque.evaluation.comparison.sentences import match_lengths, most_different, rounded, wins
+from calque.evaluation.error_rates import Errors, character_errors, word_errors
+from calque.evaluation.segment_statistics import Array
+from calque.evaluation.significance import (
+    SAMPLES,
+    Method,
+    SystemResult,
+    bootstrap_result,
+    compare_groups,
+    randomisation_p_value,
+)
+
+VERSION, SEED = 1, 12345
+TITLES = {"wer": "WER", "cer": "CER"}
+LENGTHS = (3, 5, 8, 12, 16, 20, 30, 40)  # words of the reference
+LISTED = 50  # confusions of a kind
+SHOWN = 1000  # recordings in either direction
+
+Pair = tuple[str | None, str | None]
+"""A word of the reference and one of the hypothesis; None where one of them has nothing."""
+
+
+class TranscribedSystem(NamedTuple):
+    """A system with its transcripts, and facts about it that are copied into the document."""
+
+    name: str
+    transcripts: Sequence[str]
+    group: str | None = None
+    facts: Mapping[str, Any] = {}
+
+
+class TranscribedTest(NamedTuple):
+    """The recordings that all systems are compared on."""
+
+    names: Sequence[str]  # of the recordings
+    references: Sequence[str]
+    facts: Mapping[str, Any] = {}
+
+
+def compare_transcripts(
+    test: TranscribedTest,
+    systems: Sequence[TranscribedSystem],
+    *,
+    samples: Mapping[Method, int] = SAMPLES,
+    shown: int = SHOWN,
+) -> dict[str, Any]:
+    """Compares the transcripts of several systems: the JSON document described at the top of this module.
+
+    The first system is the baseline. A test with 0 samples is left out.
+    """
+    check_transcripts(test, systems)
+    errors = {
+        "wer": [_errors(word_errors, test, system) for system in systems],
+        "cer": [_errors(character_errors, test, system) for system in systems],
+    }
+    statistics = {
+        name: [np.array([[item.edits, item.length] for item in items], dtype=np.float64) for items in rows]
+        for name, rows in errors.items()
+    }
+    return {
+        "kind": "comparison",
+        "version": VERSION,
+        "task": "recognition",
+        "test": {
+            **test.facts,
+            "sentences": len(test.references),
+            "words": sum(item.length for item in errors["wer"][0]),
+            "characters": sum(item.length for item in errors["cer"][0]),
+        },
+        "metrics": [{"name": name, "title": title, "better": "lower"} for name, title in TITLES.items()],
+        "systems": [_system(place, test, systems, errors, statistics) for place in range(len(systems))],
+        "significance": [_significance(method, count, statistics) for method, count in samples.items() if count],
+        "groups": _groups(systems, statistics, samples=samples.get("bootstrap") or SAMPLES["bootstrap"]),
+        "sections": [_by_length(test, statistics)],
+        "sentences": _sentences(test, systems, errors, shown=shown),
+    }
+
+
+def check_transcripts(test: TranscribedTest, systems: Sequence[TranscribedSystem]) -> None:
+    """Raises an error for fewer than two systems, or for transcripts that are more or fewer than the recordings."""
+    if len(systems) < 2:
+        raise ConfigError("one system to compare: give at least two runs or files of transcripts")
+    size = len(test.references)
+    problems = [
+        f"{system.name} has {len(system.transcripts):,} lines, but the manifest has {size:,} recordings"
+        for system in systems
+        if len(system.transcripts) != size
+    ]
+    if problems:
+        raise DataError("\n".join([*problems, "line n of every file must be the transcript of recording n"]))
+
+
+def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
+    """The pairs of a shortest sequence of edits, the one whose edits `edit_errors` counts.
+
+    >>> align_words("a b c d".split(), "a x c".split())
+    [('a', 'a'), ('b', 'x'), ('c', 'c'), ('d', None)]
+    """
+    before = list(range(len(hypothesis) + 1))
+    moves = [["insert"] * len(before)]
+    for row, expected in enumerate(reference, start=1):
+        current, chosen = [row], ["delete"]
+        for column, found in enumerate(hypothesis, start=1):
+            best, move = before[column - 1] + (expected != found), "match"
+            if before[column] + 1 < best:
+                best, move = before[column] + 1, "delete"
+            if current[column - 1] + 1 < best:
+                best, move = current[column - 1] + 1, "insert"
+            current.append(best)
+            chosen.append(move)
+        before = current
+        moves.append(chosen)
+    row, column, pairs = len(reference), len(hypothesis), list[Pair]()
+    while row or column:
+        move = moves[row][column]
+        row -= move != "insert"
+        column -= move != "delete"
+        pairs.append((None if move == "insert" else reference[row], None if move == "delete" else hypothesis[column]))
+    return pairs[::-1]
+
+
+def _errors(measure: Any, test: TranscribedTest, system: TranscribedSystem) -> list[Errors]:
+    return [measure(*pair) for pair in zip(test.references, system.transcripts, strict=True)]
+
+
+def _rates(sums: Array) -> Array:
+    """The error rates in per cent, given sums of edits and lengths [R,2]."""
+    rates: Array = 100 * sums[:, 0] / np.maximum(sums[:, 1], 1)
+    return rates
+
+
+def _system(
+    place: int,
+    test: TranscribedTest,
+    systems: Sequence[TranscribedSystem],
+    errors: Mapping[str, Sequence[Sequence[Errors]]],
+    statistics: Mapping[str, Sequence[Array]],
+) -> dict[str, Any]:
+    system = systems[place]
+    totals = {name: sum(rows[place], Errors()) for name, rows in errors.items()}
+    right = sum(not item.edits for item in errors["wer"][place])
+    pairs = zip(system.transcripts, systems[0].transcripts, strict=True)
+    return {
+        "name": system.name,
+        "group": system.group,
+        **dict.fromkeys(("path", "kind", "model", "speed", "run", "curves")),
+        **system.facts,
+        "scores": {name: _score(rows[place]) for name, rows in statistics.items()},
+        "exact_match": 100 * right / max(1, len(test.references)),
+        "errors": {name: total._asdict() for name, total in totals.items()},
+        "wins": _wins(place, errors) if place else None,
+        "different": sum(left.split() != right.split() for left, right in pairs) if place else None,
+        **_confusions(test, system),
+    }
+
+
+def _score(rows: Array) -> float:
+    return float(_rates(rows.sum(axis=0, keepdims=True))[0])
+
+
+def _wins(place: int, errors: Mapping[str, Sequence[Sequence[Errors]]]) -> dict[str, dict[str, int]]:
+    """Recordings with fewer, more and equally many edits than those of the baseline, by metric."""
+    edits = {name: [np.array([item.edits for item in row]) for row in rows] for name, rows in errors.items()}
+    return {name: wins(rows[0], rows[place], is_higher_better=False) for name, rows in edits.items()}
+
+
+def _confusions(test: TranscribedTest, system: TranscribedSystem) -> dict[str, Any]:
+    """The words that are most often taken for others, left out, and added."""
+    edits: Counter[Pair] = Counter()
+    for reference, transcript in zip(test.references, system.transcripts, strict=True):
+        pairs = align_words(reference.split(), transcript.split())
+        edits.update(pair for pair in pairs if pair[0] != pair[1])
+    ordered = sorted(edits.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))
+    return {
+        "substituted": [
+            {"reference": left, "hypothesis": right, "count": count}
+            for (left, right), count in ordered
+            if left is not None and right is not None
+        ][:LISTED],
+        "deleted": [{"word": left, "count": count} for (left, right), count in ordered if right is None][:LISTED],
+        "inserted": [{"word": right, "count": count} for (left, right), count in ordered if left is None][:LISTED],
+    }
+
+
+def _significance(method: Method, samples: int, statistics: Mapping[str, Sequence[Array]]) -> dict[str, Any]:
+    def result(rows: Sequence[Array], place: int) -> SystemResult:
+        if method == "bootstrap":
+            found = bootstrap_result(rows[0], rows[place], scores=_rates, samples=samples, seed=SEED)
+            return found if place else found._replace(p_value=None)
+        p_value = None
+        if place:
+            p_value = randomisation_p_value(rows[0], rows[place], scores=_rates, samples=samples, seed=SEED)
+        return SystemResult(_score(rows[place]), p_value, None, None)
+
+    return {
+        "method": method,
+        "samples": samples,
+        "seed": SEED,
+        "systems": {
+            name: [result(rows, place)._asdict() for place in range(len(rows))] for name, rows in statistics.items()
+        },
+    }
+
+
+def _groups(
+    systems: Sequence[TranscribedSystem], statistics: Mapping[str, Sequence[Array]], *, samples: int
+) -> list[dict[str, Any]] | None:
+    """The scores of groups of systems that differ in their seed; a system without a group is a group of its own."""
+    if not any(system.group for system in systems):
+        return None
+    members: dict[str, list[int]] = {}
+    for place, system in enumerate(systems):
+        members.setdefault(system.group or system.name, []).append(place)
+    results = {
+        name: compare_groups(
+            [[rows[place] for place in places] for places in members.values()], scores=_rates, samples=samples
+        )
+        for name, rows in statistics.items()
+    }
+    return [
+        {
+            "name": group,
+            "systems": places,
+            "scores": {name: rows[number]._asdict() for name, rows in results.items()},
+        }
+        for number, (group, places) in enumerate(members.items())
+    ]
+
+
+def _by_length(test: TranscribedTest, statistics: Mapping[str, Sequence[Array]]) -> dict[str, Any]:
+    """The error rates by words of the reference; lengths without recordings are left out."""
+    buckets = Buckets.of([len(text.split()) for text in test.references], cuts=Cuts(LENGTHS))
+    counts = buckets.counts()
+    kept = [place for place, count in enumerate(counts) if count]
+    return {
+        "id": "reference-length",
+        "title": "by reference length, words",
+        "buckets": [buckets.labels[place] for place in kept],
+        "counts": [[counts[place] for place in kept]] * len(statistics["wer"]),
+        "scores": {
+            name: [[float(_rates(buckets.sums(row))[place]) for place in kept] for row in rows]
+            for name, rows in statistics.items()
+        },
+    }
+
+
+def _sentences(
+    test: TranscribedTest,
+    systems: Sequence[TranscribedSystem],
+    errors: Mapping[str, Sequence[Sequence[Errors]]],
+    *,
+    shown: int,
+) -> dict[str, Any]:
+    """The recordings whose word errors differ most between the systems."""
+    rates = {
+        name: np.array([[100 * item.edits / max(1, item.length) for item in row] for row in rows])
+        for name, rows in errors.items()
+    }  # [systems,R]
+    chosen = most_different(rates["wer"][1:] - rates["wer"][0], shown=shown)
+    return {
+        "total": len(test.references),
+        "items": [
+            {
+                "line": int(place) + 1,
+                "source": test.names[place],
+                "reference": _spaced(test.references[place].split()),
+                "systems": [
+                    {
+                        **_marked(test.references[place].split(), system.transcripts[place].split()),
+                        "scores": dict(
+                            zip(rates, rounded([rows[number, place] for rows in rates.values()]), strict=True)
+                        ),
+                    }
+                    for number, system in enumerate(systems)
+                ],
+            }
+            for place in chosen
+        ],
+    }
+
+
+def _marked(reference: list[str], words: list[str]) -> dict[str, Any]:
+    """The words of a transcript with how they match the reference, and the edits in runs of one kind."""
+    runs: list[list[Any]] = []
+    row = column = 0
+    for left, right in align_words(reference, words):
+        operation = "+" if left is None else "-" if right is None else "=" if left == right else "~"
+        start = (row, column)
+        row, column = row + (left is not None), column + (right is not None)
+        if runs and runs[-1][0] == operation:
+            runs[-1][1][1], runs[-1][2][1] = row, column
+        else:
+            runs.append([operation, [start[0], row], [start[1], column]])
+    return {"words": _spaced(words), "matches": match_lengths(words, reference), "difference": runs}
+
+
+def _spaced(words: Sequence[str]) -> list[str]:
+    return [f" {word}" if place else word for place, word in enumerate(words)]
