@@ -366,8 +366,8 @@ def _edit(folder: Path, generator: random.Random) -> None:
 
 
 def _spoil_tokenizer(folder: Path, generator: random.Random) -> None:
-    binary = [path for path in _files(folder) if path.suffix not in (".toml", ".json", ".md", ".safetensors")]
-    path = generator.choice(binary)  # a recommender has a catalogue of items instead of a tokenizer
+    files = _files(folder / "tokenizer")
+    path = generator.choice([path for path in files if path.name != "tokenizer.json"] or files)
     content = bytearray(path.read_bytes())
     place = generator.randrange(len(content))
     garbage = generator.randbytes(generator.randint(1, 8))

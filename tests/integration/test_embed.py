@@ -247,7 +247,7 @@ def test_sentences_are_inspected_together(run: Path, corpus, tmp_path: Path, com
     for options, message in (
         (["a b", "--prefix", "x"], "--prefix: for translation models only"),
         (["a b", "--gradients"], "cannot be combined with a sentence"),
-        (["--gradients"], "gradient flow is measured in"),
+        (["--gradients"], "gradient flow can be measured only for"),
         ([" "], "without words"),
         (["a b", "--output", tmp_path / "a.svg", "--picture", "beam"], "--picture: 'beam' is not one of similarity"),
     ):

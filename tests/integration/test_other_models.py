@@ -44,7 +44,7 @@ def test_a_model_of_another_kind_is_rejected_with_its_command(
     run, (name, usage, evaluation) = runs[given], KINDS[given]
     with pytest.raises(FolderError) as refused:
         LOADERS[needed](run, device="cpu")
-    assert f"{run}: is {name} and cannot" in str(refused.value)
+    assert f"{run} is {name} and cannot" in str(refused.value)
     assert f"`calque {usage.format(run=run)}" in str(refused.value)
     if needed == "embedding":  # every model has sentence vectors
         return

@@ -259,7 +259,7 @@ def _config(folder: Path) -> Path:
         (["translate", "RUN", "--input", "users"], "is a recommender and cannot translate; `calque recommend"),
         (["score", "RUN", "--target", "users"], "is a recommender and cannot score text"),
         (["inspect", "RUN", "g0i0", "--prefix", "a"], "for translation models only"),
-        (["inspect", "RUN", "--gradients"], "is a recommender; gradient flow is measured"),
+        (["inspect", "RUN", "--gradients"], "is a recommender; gradient flow can be measured only for"),
         (["recommend", "RUN", "--top", "0"], "at least 1"),
     ],
 )

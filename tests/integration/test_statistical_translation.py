@@ -228,7 +228,7 @@ def test_the_interface_of_python(runs: dict[str, Path]) -> None:
     ):
         (good, bad) = translator.engine().answers([calque.Request("The dog."), request])
         assert isinstance(bad, calque.CalqueError) and not isinstance(good, calque.CalqueError)
-    with pytest.raises(FolderError, match="this is for neural models"):
+    with pytest.raises(FolderError, match="only neural models are supported here"):
         calque.engine.load_translator(runs["koehn2003"])
     long = translator.engine().answer(calque.Request("the dog sees " * 100))
     assert long.source_cut
@@ -277,7 +277,7 @@ def test_tables_that_do_not_fit_are_found(runs: dict[str, Path]) -> None:
     assert "translations has shape" in problems(translations=weights["translations"].float())[0]
     assert problems(sources=weights["sources"].flip(0)) == ["sources: not a trie"]
     assert problems(offsets=weights["offsets"][:-1])
-    assert "outside" in problems(translations=weights["translations"] + 10**6)[0]
+    assert "out of range" in problems(translations=weights["translations"] + 10**6)[0]
     assert "entries" in problems(estimates=weights["estimates"][:-1])[0]
     assert "n-grams" in problems(language_keys_3=weights["language_keys_3"].flip(0))[0]
     assert "entries" in problems(language_log10_2=weights["language_log10_2"][:-1])[0]

@@ -124,13 +124,13 @@ def test_distances_zeros_and_clipping_are_explained(open_page: Open, documents: 
         panel = page.locator(f".panel-{tab}")
         expect(panel).to_contain_text("the recurrent steps from reading source piece j to predicting target token i")
         expect(panel).to_contain_text("The state at i is the one after token i − 1 was read.")
-        expect(panel).not_to_contain_text("Zero at distance 0")
+        expect(panel).not_to_contain_text("The gradient at distance 0 is zero")
     for flow in document["flows"]:
         if flow["side"] == "decoder" and flow["layer"] == 1:
             flow["mean"][0] = 0.0
     document["clipping"] = None
     page = open_page(document, view=VIEW).page
-    expect(page.locator(".panel-flow-summary")).to_contain_text("this decoder predicts token i from the state before")
+    expect(page.locator(".panel-flow-summary")).to_contain_text("this decoder predicts token i from the previous state")
     expect(page.locator(".model")).to_contain_text("clipping not recorded")
 
 

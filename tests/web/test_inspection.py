@@ -179,7 +179,7 @@ def test_the_beam_tree_shows_every_candidate_and_its_fate(open_page: Open) -> No
     dropped = next(item for item in beam["steps"][1]["candidates"] if item["reason"])
     page.locator(f'.candidate[data-id="{dropped["id"]}"]').click()
     expect(page.locator(".tree-details")).to_contain_text(
-        "enough better candidates continue" if dropped["reason"] == "rank" else "it ends, but"
+        "the beam is full of better candidates" if dropped["reason"] == "rank" else "it ends, but"
     )
     rows = page.locator(".narrower tbody tr")
     assert rows.count() == len(beam["narrower"])
@@ -379,7 +379,7 @@ def test_hypotheses_that_ended_are_listed_best_first(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("reason", "part", "text"),
     [
-        ("group", {"group": 2, "penalty": 0.0}, "enough better candidates of its group continue"),
+        ("group", {"group": 2, "penalty": 0.0}, "its group is full of better candidates"),
         ("penalty", {"group": 2, "penalty": 0.5}, "an earlier group has chosen this piece"),
         ("end-group", {"group": 1, "penalty": 0.0}, "not among the best of its group"),
         ("bank", {"matched": 3}, "more or fewer pieces of the required phrases"),

@@ -51,13 +51,13 @@ Loaded = Translator | TextGenerator | Tagger | PhraseTranslator | SentenceEncode
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Loaded:
-    """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
+    """Loads the model of a run (its `model/`) or a model folder. The folder is verified before any of it is used.
 
     Returns a translator (neural or statistical), a text generator, a tagger, a sentence encoder, a recommender, a
     speech recogniser or a captioner, depending on the task. Weights are stored and multiplied in `precision`;
-    probabilities are computed in at least float32. With int8, for CPUs, large products are computed in 8 bits: about
-    1.5 times as fast in large batches, with slightly different translations. With auto, the precision is float32 or,
-    for a folder that `calque quantise` wrote and on a CPU, int8.
+    probabilities are computed in at least float32. With int8, which is for CPUs, large matrix products are
+    computed in 8 bits: about 1.5 times as fast in large batches, with slightly different translations. With auto, the
+    precision is int8 on a CPU if `calque quantise` wrote the folder, and float32 otherwise.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -171,8 +171,10 @@ def _load_kind(
     if isinstance(loaded, kind):
         return loaded
     if isinstance(loaded, PhraseTranslator) and kind is Translator:
-        raise FolderError(f"{path}: is {model_kind(loaded)}, and this is for neural models; {_usage(loaded, path)}")
-    raise FolderError(f"{path}: is {model_kind(loaded)} and cannot {purpose}; {_usage(loaded, path)}")
+        raise FolderError(
+            f"{path} is {model_kind(loaded)}, but only neural models are supported here; {_usage(loaded, path)}"
+        )
+    raise FolderError(f"{path} is {model_kind(loaded)} and cannot {purpose}; {_usage(loaded, path)}")
 
 
 def _usage(loaded: Loaded, path: str | Path) -> str:
@@ -186,12 +188,12 @@ def _identity(folder: Path) -> tuple[int, ...]:
 
 
 def model_folder(path: Path) -> Path:
-    """The model folder of a run folder; a model folder itself."""
+    """The model folder in a run folder; a model folder is returned as it is."""
     return path / "model" if (path / "model").is_dir() else path
 
 
 def has_int8_weights(path: Path) -> bool:
-    """Whether a run or model folder has weights in 8 bits, by its manifest, which is not verified."""
+    """Whether a run or model folder has weights in 8 bits, according to its manifest, which is not verified."""
     with suppress(FolderError, OSError):
         folder = model_folder(path)
         return decode(read_manifest(folder), path=folder).get("format") == INT8_FORMAT
@@ -214,7 +216,7 @@ def _own_model_error(model: Path) -> FolderError:
     if (model / WEIGHTS).is_file():
         weights = f"safetensors.torch.load_file({str(model / WEIGHTS)!r})"
         how = f"build the model in Python and load its weights: model.load_state_dict({weights}, strict=False)"
-    return FolderError(f"{model}: the model of a user's own task, which Calque cannot build; {how}")
+    return FolderError(f"{model} is the model of a user's own task, which Calque cannot build; {how}")
 
 
 def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Loaded:
@@ -227,8 +229,8 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
         raise _own_model_error(folder / "model")
     folder = model_folder(folder)
     if not folder.is_dir():
-        problem = "is a file, not a run or model folder" if folder.exists() else "no such run or model folder"
-        raise FolderError(f"{folder}: {problem}")
+        problem = " is a file, not a run or model folder" if folder.exists() else ": no such run or model folder"
+        raise FolderError(f"{folder}{problem}")
     if (folder / "config.toml").is_file() and not any((folder / name).exists() for name in (MANIFEST, WEIGHTS)):
         raise FolderError(f"{folder}: no model here yet; `calque train --resume {folder}` trains until there is one")
     chosen_device = choose_device(device)
@@ -246,7 +248,9 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
         raise FolderError(f"{folder} cannot be used:\n{error}") from None
     if isinstance(loaded, PhraseTranslator):
         if precision not in ("auto", "float32"):
-            raise ConfigError(f"precision {precision}: a statistical model has tables in float32; leave it out")
+            raise ConfigError(
+                f"precision {precision} is not supported for a statistical model, which uses float32; leave it out"
+            )
         loaded.model.eval()
         return loaded
     loaded.model.to(device=chosen_device, dtype=dtype).eval()
@@ -263,7 +267,7 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
 
 
 def is_statistical(path: Path) -> bool:
-    """Whether a run or model folder has a statistical translation model, by its config, which is not verified."""
+    """Whether a run or model folder has a statistical translation model, according to its unverified config."""
     with suppress(ConfigError, OSError):
         return _is_statistical(read_toml(model_folder(path) / "config.toml"))
     return False

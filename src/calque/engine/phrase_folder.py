@@ -63,7 +63,7 @@ def tables_of(estimated: Estimated, *, weights: Mapping[str, float], source_form
 
 
 def estimated_of(tables: PhraseTables, *, config: PhraseBasedConfig, sizes: tuple[int, int]) -> Estimated:
-    """The estimated model whose `tables_of` are given."""
+    """The estimated model from which `tables_of` computed these tables."""
 
     def array(name: str) -> Array:
         return tables[name].numpy()
@@ -135,7 +135,7 @@ def read_phrase_translator(folder: Path, folder_config: PhraseFolder) -> PhraseT
 
 
 def _problems(weights: Mapping[str, Tensor], *, config: PhraseBasedConfig, sizes: tuple[int, int]) -> list[str]:
-    """Why tables are not those of a model, one phrase each; indices outside of their tables are among them."""
+    """The reasons why the tables do not fit the model, one phrase each; empty if they fit."""
     columns = len(PHRASE_SCORES if config.units == "phrases" else WORD_SCORES)
     whole, real = (torch.int64, torch.int32), (torch.float32,)
     expected: dict[str, tuple[tuple[torch.dtype, ...], tuple[int, ...]]] = {
@@ -174,7 +174,7 @@ def _problems(weights: Mapping[str, Tensor], *, config: PhraseBasedConfig, sizes
 
 
 def _faults(weights: Mapping[str, Tensor], *, config: PhraseBasedConfig, sizes: tuple[int, int]) -> list[str]:
-    """Which tables have values that lie outside of other tables."""
+    """The reasons why the values of the tables do not fit together, one phrase each."""
     problems = []
     nodes = {name: len(weights[name]) + 1 for name in ("sources", "targets")}
     entries = len(weights["translations"])
@@ -191,13 +191,13 @@ def _faults(weights: Mapping[str, Tensor], *, config: PhraseBasedConfig, sizes: 
     if len(offsets) != nodes["sources"] + 1 or not (
         int(offsets[0]) == 0 and int(offsets[-1]) == entries and bool((offsets[1:] >= offsets[:-1]).all())
     ):
-        problems.append("offsets: not the beginnings of the translations of each phrase")
+        problems.append("offsets: expected the index of the first translation of each phrase")
     for name in ("scores", "lengths", "estimates", "orientations"):
         if name in weights and len(weights[name]) != entries:
             problems.append(f"{name} has {len(weights[name])} entries, but there are {entries} translations")
     for name, limit in (("translations", nodes["targets"]), ("source_forms", sizes[0])):
         if name in weights and entries and not bool(((weights[name] >= 0) & (weights[name] < limit)).all()):
-            problems.append(f"{name}: values outside of the table")
+            problems.append(f"{name}: an index is out of range")
     rows = sizes[1]
     for level in range(2, config.language_order + 1):
         keys = weights[f"language_keys_{level}"]

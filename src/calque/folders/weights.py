@@ -78,7 +78,8 @@ def _refuse_faults(model: nn.Module, *, origin: str) -> None:
     for name, module in model.named_modules():
         fault = module.fault() if hasattr(module, "fault") else None
         if fault:
-            raise FolderError(f"{origin}: the weights do not fit the model: {name}.{fault}")
+            place = f"{name}." if name else ""
+            raise FolderError(f"{origin}: the weights do not fit the model: {place}{fault}")
 
 
 def refuse_unfit(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:

@@ -56,11 +56,14 @@ class AttentionRecorder:
         self.weights: dict[str, list[Tensor]] = {}
 
     def attention(self, layer: str, weights: Tensor) -> None:
-        """Records weights [B,H,Q,S] of a layer, which calls this once, or at every step if it reads token by token."""
+        """Records the weights [B,H,Q,S] of a layer.
+
+        A layer calls this once or, if it reads token by token, at every step.
+        """
         self.weights.setdefault(layer, []).append(wide(weights[0].detach()).cpu())
 
     def maps(self) -> list[AttentionMap]:
-        """A map for every layer that attended, those over the source first."""
+        """One map per layer that computed attention. Maps over the source come first."""
         numbers: dict[Kind, int] = {}
         maps = []
         for name, parts in self.weights.items():
@@ -74,7 +77,7 @@ class AttentionRecorder:
 
 
 def mean_weights(maps: Sequence[AttentionMap]) -> Tensor:
-    """The weights of maps of one shape, averaged over the heads of each and then over all maps."""
+    """The mean weights of maps of the same shape, averaged over the heads of each map and then over the maps."""
     return torch.stack([item.weights.mean(dim=0) for item in maps]).mean(dim=0)
 
 
@@ -89,10 +92,10 @@ def kind_of(layer: str) -> Kind:
 def read(
     model: Model, source: Sequence[int], target: Sequence[int], *, before: Callable[[int], None] | None = None
 ) -> Reading:
-    """Reads a source and a target under teacher forcing; `target` ends with its end mark unless it was cut.
+    """Reads a source and a target under teacher forcing; `target` ends with its end mark unless it was truncated.
 
-    `before` is called with the number of each piece, from 1, before it is predicted; without it, models that can
-    predict all pieces in parallel do so.
+    `before` is called before each piece is predicted, with the number of the piece, counted from 1. Without `before`,
+    models that can predict all pieces in parallel do so.
     """
     device = next(model.parameters()).device
     recorder = AttentionRecorder()

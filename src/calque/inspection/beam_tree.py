@@ -83,9 +83,9 @@ class BeamTree(NamedTuple):
     scoring: Scoring
 
     def path(self, tokens: Sequence[int]) -> list[int]:
-        """The ids of the candidates that lead to these tokens, as far as they were kept.
+        """The ids of the candidates on the path to these tokens, up to the first one that search did not keep.
 
-        `tokens` include the end mark of a hypothesis that ended.
+        `tokens` includes the end mark if the hypothesis ended.
         """
         paths: dict[int, list[int]] = {ROOT: []}  # groups of diverse beam search may hold the same tokens
         for step, token in zip(self.steps, tokens, strict=False):
@@ -97,12 +97,12 @@ class BeamTree(NamedTuple):
         return next(iter(paths.values()))
 
     def lost_at(self, tokens: Sequence[int]) -> int | None:
-        """The length of the first prefix of these tokens that search did not keep; None if it kept them all."""
+        """The length of the shortest prefix of these tokens that search did not keep; None if it kept all prefixes."""
         kept = len(self.path(tokens))
         return None if kept == len(tokens) else kept + 1
 
     def after(self, tokens: int) -> "BeamTree":
-        """The tree without its first `tokens` steps, which read a prompt; lengths then count from the prompt's end."""
+        """The tree without its first `tokens` steps, which read a prompt. Lengths count from the end of the prompt."""
         prompt = {candidate.id for step in self.steps[:tokens] for candidate in step.candidates}
         steps = []
         for step in self.steps[tokens:]:
@@ -112,7 +112,7 @@ class BeamTree(NamedTuple):
 
 
 class BeamRecorder:
-    """An observer that records the search for one sentence, which must be alone in its batch.
+    """An observer that records the search for one sentence, which must be the only one in its batch.
 
     `groups` and `diversity` are the settings of diverse beam search.
     """
@@ -173,11 +173,11 @@ class BeamRecorder:
         self._finish_step(step, self._with_reasons(candidates, all_tokens, width=width))
 
     def _group(self, place: int, *, size: int) -> int | None:
-        """The group, from 1, of a place among `size` places of all groups; None if there is one group."""
+        """The group, from 1, that a place belongs to if all groups together have `size` places; None without groups."""
         return 1 + place * self.groups // size if self.groups > 1 else None
 
     def _compared(self, step: SearchStep) -> Iterator[tuple[int, float, int, int, dict[str, Any]]]:
-        """The possible candidates: place in the group, log-probability, parent, token, and the group or bank."""
+        """Yields the place in the group, log-probability, parent, token and other fields of each possible candidate."""
         log_probs, parents, tokens = step.candidates
         size = log_probs.shape[1]
         banks = [None] * size if step.matched is None else step.matched[0].tolist()

@@ -1,4 +1,4 @@
-"""What beam search did for one answer: its tree, the hypotheses that ended, and what narrower beams find."""
+"""How beam search found an answer: its tree, the hypotheses that ended, and the results of narrower beams."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from calque.text import EOS
 class Found(NamedTuple):
     """The answer of a search, as ids and as text."""
 
-    ids: list[int]  # with the end mark unless it was cut
+    ids: list[int]  # with the end mark unless it was truncated
     text: str
     is_cut: bool
     log_prob: float
@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
 
 class NarrowerBeam(NamedTuple):
-    """Whether a search with a narrower beam finds an answer and, if not, at which piece it loses the answer."""
+    """The outcome of a narrower beam: whether it finds an answer and, if not, at which piece it loses the answer."""
 
     beam: int
     finds: bool  # this answer is its best
@@ -58,7 +58,7 @@ class Searched(NamedTuple):
     tree: BeamTree
 
     def outcome(self, ids: Sequence[int]) -> NarrowerBeam:
-        """Whether this search found the answer with these ids and, if not, where it lost the answer."""
+        """The outcome of this search for the answer with these ids: whether it found the answer or where it lost it."""
         finds = self.found.ids == list(ids)
         lost_at = None if finds else self.tree.lost_at(ids)
         is_stopped = lost_at is not None and lost_at > len(self.tree.steps)
@@ -70,7 +70,7 @@ Search = Callable[[SearchConfig, BeamRecorder], Found]
 
 
 def search_with_beams(search: SearchConfig, run: Search, *, nbest: int = 1, prompt: int = 0) -> list[Searched]:
-    """The search itself, then the same with every narrower beam, from 1; trees begin after `prompt` tokens.
+    """The results of a search and of the same search with every narrower beam; trees begin after `prompt` tokens.
 
     The number of groups stays the same if it divides the beam; otherwise there is one group.
     """
@@ -102,9 +102,9 @@ def beam_view(
     pieces: Callable[[Sequence[int]], list[str]],
     text: Callable[[Sequence[int]], str],
 ) -> BeamView:
-    """The view of the first of the searches; the others have narrower beams.
+    """The view of the first search, compared with the others, which have narrower beams.
 
-    `pieces` gives the pieces of ids, and `text` the text of the ids that follow the prompt, without end mark.
+    `pieces` maps ids to pieces. `text` maps the ids after the prompt, without end mark, to text.
     """
     beam, found, tree = searches[0]
     tokens = sorted({candidate.token for step in tree.steps for candidate in step.candidates})

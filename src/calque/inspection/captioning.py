@@ -30,7 +30,7 @@ class CaptionView(NamedTuple):
     picture: Picture
     side: int  # rows and columns of the grid
     candidates: list[Candidate]  # best first
-    steps: list[TargetStep]  # of the best one, its end included unless it was cut
+    steps: list[TargetStep]  # of the best one, its end included unless it was truncated
     words: list[AttendedWord] | None  # of the best one; None if the model has no attention
 
     @property
@@ -39,7 +39,7 @@ class CaptionView(NamedTuple):
 
 
 def inspect_caption(captioner: Captioner, image: Path, *, search: SearchConfig) -> CaptionView:
-    """Captions an image and returns what the captioner computed on the way; raises the error of the request."""
+    """Captions an image and returns what the captioner computed on the way. Raises the error if captioning fails."""
     answer = next(captioner.answers([CaptionRequest(image, search, nbest=search.beam, detail=True)]))
     if isinstance(answer, CalqueError):
         raise answer
@@ -65,7 +65,7 @@ def _steps(captioner: Captioner, picture: Picture, ids: list[int]) -> list[Targe
 
 
 def caption_values(view: CaptionView, *, weights: Weights = as_lists) -> dict[str, Any]:
-    """An inspected image as JSON values; for a page (weights in base64), with pictures.
+    """An inspected image as JSON values. With weights in base64, as on a web page, pictures are included.
 
     {"source": {"text": path, "width", "height", "picture"}, "target": {"text"}, "cut", "log_prob", "score",
      "candidates": [{"text", "log_prob", "score", "cut"}…], "steps": […],

@@ -5,7 +5,7 @@
 
 A sentence has its `source` and `target` (text, pieces with end marks, spans of words), `score` by term, `steps` with
 runners-up, `attention` maps, `saliency`, `alignment`, `coverage`, the `beam` tree and, if the target was given, the
-model's `own` translation; what does not exist is null.
+model's `own` translation. Parts that do not exist are null.
 """
 
 import base64
@@ -39,14 +39,14 @@ def as_lists(weights: Tensor) -> Any:
 
 
 def as_base64(weights: Tensor) -> dict[str, Any]:
-    """A tensor of numbers between 0 and 1 as base64 of 16-bit integers, little-endian: smaller than text."""
+    """A tensor of numbers between 0 and 1 as little-endian 16-bit integers in base64, which is smaller than text."""
     scaled = (weights.clamp(0, 1) * 65535).round().to(torch.int32).contiguous()
     encoded = scaled.numpy().astype("<u2").tobytes()
     return {"shape": list(weights.shape), "uint16": base64.b64encode(encoded).decode("ascii")}
 
 
 def model_summary(loaded: Loaded, *, name: str) -> dict[str, Any]:
-    """The entry of a model in a document: its name, architecture, number of parameters and whether it attends."""
+    """The entry of a model in a document: its name, architecture, number of parameters, and if it has attention."""
     return {
         "name": name,
         "architecture": architecture(loaded),
@@ -104,7 +104,7 @@ def _own(own: OwnTranslation) -> dict[str, Any]:
 
 
 def what_if_values(what_if: WhatIf) -> dict[str, Any] | None:
-    """The changes that the user made to a translation (prefix, forbidden words, moved attention); None without any."""
+    """The user's changes to a translation (prefix, forbidden words, moved attention); None if there are none."""
     if not what_if:
         return None
     return {
@@ -211,7 +211,7 @@ def spans(words: Sequence[int]) -> list[list[int]]:
 
 
 def rounded(value: Any) -> Any:
-    """A number, or all numbers in nested lists, rounded to DIGITS decimals; None where they are not finite."""
+    """A number, or all numbers in nested lists, rounded to DIGITS decimals. Numbers that are not finite become None."""
     if isinstance(value, list):
         return [rounded(item) for item in value]
     return round(value, DIGITS) if math.isfinite(value) else None

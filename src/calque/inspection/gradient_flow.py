@@ -22,13 +22,13 @@ The document (JSON; what `calque inspect RUN --gradients --format json` writes a
                 "gates": {"forget gate": {"mean": float, "quantiles": {…}, "by_step": [float…]}…}}…],
      "clipping": {"share": float, "steps": [int…], "shares": [float…]} | null}
 
-J(i) is the loss of token i, h(j) the state at position j. A flow has statistics of ‖∂J(i)/∂h(j)‖₂ over all sentences
-and pairs (i, j) of a distance. Distances are
+J(i) is the loss of token i, h(j) the state at position j. A flow contains statistics of ‖∂J(i)/∂h(j)‖₂ for each
+distance, over all sentences and all pairs (i, j) with that distance. Distances are
 
-- "positions": i − j, of the text that is predicted or labelled. In a decoder or language model h(j) is the state after
-  token j − 1 was read. Most decoders predict token j from it, so that distance 0 is the path that does not go through
-  time. Bahdanau's predicts token j from the state before it: at distance 0, its gradient is 0, and distance 1 is that
-  path.
+- "positions": i − j, counted in the text that is predicted or labelled. In a decoder or language model h(j) is the
+  state after token j − 1 was read. Most decoders predict token j from it, so that distance 0 is the path that does not
+  go through time. Bahdanau's decoder predicts token j from the previous state: its gradient is 0 at distance 0, and
+  distance 1 is the path that does not go through time.
 - "steps", for the encoder of a translation model: the number of time steps that separate reading source token j from
   predicting target token i if attention is ignored, i.e. the source tokens still to be read in the layer's direction
   plus i + 1 target steps (i counted from 0). Paths through attention are equally short at every distance.
@@ -50,11 +50,11 @@ from calque.tensors import length_mask
 Array = NDArray[np.float64]
 KIND, VERSION = "gradient-flow", 1
 JACOBIAN_ROWS = 4  # sentences whose Jacobians are computed
-FEWEST = 5  # pairs of a distance that count for the factor per step
+FEWEST = 5  # distances with fewer pairs do not count for the factor per step
 
 
 class Pairs(NamedTuple):
-    """The distances and gradient norms ‖∂J(i)/∂h(j)‖ of pairs of a token's loss J(i) and a state h(j)."""
+    """For each pair (i, j), the distance between token i and state j, and the gradient norm ‖∂J(i)/∂h(j)‖."""
 
     distances: NDArray[np.int64]
     norms: Array
@@ -101,7 +101,10 @@ def side_lengths(gradients: BatchGradients) -> dict[str, Tensor]:
 
 
 def distance_pairs(norms: StateNorms, gradients: BatchGradients) -> Pairs:
-    """The distances and norms of all pairs (i, j) of a batch; in a decoder or language model, of those with i ≥ j."""
+    """The distances and norms of all pairs (i, j) of a batch.
+
+    For a decoder or language model, only pairs with i ≥ j are included.
+    """
     place = norms.place
     _, losses, positions = norms.norms.shape
     lengths = side_lengths(gradients)[place.side]
@@ -151,7 +154,8 @@ def factor_per_step(distances: NDArray[np.int64], medians: Array, count: Sequenc
 def recorded_flow(flow: dict[str, Any]) -> dict[str, Any]:
     """The excerpt of a gradient-flow document that training records.
 
-    It has the median norms of each state by distance and, for each recurrent layer, spectral radii, gains and gates.
+    It contains the median norms of each state by distance, and the spectral radii, gains and gates of each recurrent
+    layer.
     """
     return {
         "loss": flow["loss"],
@@ -178,7 +182,7 @@ def _recorded_recurrence(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def top_states(flows: Sequence[dict[str, Any]], *, side: str) -> Iterator[dict[str, Any]]:
-    """The flows of one side, one state per layer: the cell of an LSTM, the hidden state or output of any other."""
+    """The flows of one side, one state per layer: the cell of an LSTM, else the hidden state or the output."""
     cells = {item["name"] for item in flows if item["state"] == "cell"}
     for item in flows:
         if item["side"] == side and (item["name"] not in cells or item["state"] == "cell"):
@@ -186,9 +190,9 @@ def top_states(flows: Sequence[dict[str, Any]], *, side: str) -> Iterator[dict[s
 
 
 def skips_own_state(flows: Sequence[dict[str, Any]]) -> bool:
-    """Whether a recurrent layer of a decoder has no gradient at distance 0: token i is predicted from the state before.
+    """Whether a decoder predicts token i from the previous state, so that its gradient at distance 0 is zero.
 
-    This is so in Bahdanau's decoder, whose output reads s(i−1), the embedding of token i−1 and the context (Bahdanau
+    This holds for Bahdanau's decoder, whose output reads s(i−1), the embedding of token i−1 and the context (Bahdanau
     2015, A.2.2).
     """
     return any(

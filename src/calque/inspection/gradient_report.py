@@ -24,16 +24,16 @@ SIDES = {"encoder": "encoder", "decoder": "decoder", "network": "language model"
 SHOWN = (0, 1, 2, 4, 8, 16, 32)  # distances in the terminal
 EXPLANATIONS = {
     ("steps", True): (
-        "distance: the recurrent steps from reading source piece j to predicting target token i, which attention "
-        "shortens to one; 1 is from the piece read last to the first token"
+        "distance: the number of recurrent steps from reading source piece j to predicting target token i, which is 1 "
+        "from the piece read last to the first token; attention is a shortcut of one step"
     ),
     ("positions", True): "distance i − j, in words, from the word that was read to the word that is labelled",
     ("positions", False): "distance i − j, in tokens; the state at i is the one after token i − 1 was read",
 }
 """What the distances of a side mean, by their unit and whether the side is an encoder."""
 SKIPPED = (
-    "0 at distance 0: this decoder predicts token i from the state before that step, s(i−1), and from attention "
-    "(Bahdanau 2015, A.2.2)"
+    "the gradient at distance 0 is 0: this decoder predicts token i from the previous state, s(i−1), and from "
+    "attention (Bahdanau 2015, A.2.2)"
 )
 
 
@@ -52,12 +52,12 @@ def gradient_flow_report(
     no files are given, on evenly spaced rows of the run's validation data.
     """
     if is_statistical(run):
-        raise ConfigError(f"{run}: a statistical model is estimated from counts and has no gradients")
+        raise ConfigError(f"{run} is a statistical model: it is estimated from counts and has no gradients")
     loaded = load(run, device=device, precision=precision)
     if not isinstance(loaded, Translator | TextGenerator | Tagger):
         raise ConfigError(
-            f"{run}: is {model_kind(loaded)}; gradient flow is measured in neural translation models, language models "
-            "and taggers only"
+            f"{run} is {model_kind(loaded)}; gradient flow can be measured only for neural translation models, "
+            "language models and taggers"
         )
     batches = _file_batches(loaded, run, source=source, target=target, sentences=sentences)
     if batches is None:
@@ -148,7 +148,7 @@ def _recurrence_lines(recurrences: Sequence[Mapping[str, Any]]) -> Iterator[str]
 def _clipping_lines(clipping: Mapping[str, Any] | None) -> Iterator[str]:
     yield ""
     if clipping is None:
-        yield "clipped in training: not recorded; this is a model folder, or training.clip was 0"
+        yield "clipped in training: not recorded, because this is a model folder or training.clip was 0"
     else:
         yield f"clipped in training: {clipping['share']:.1%} of the steps"
 
@@ -176,9 +176,15 @@ def _file_batches(
         case TextGenerator() if source is None and target is not None:
             return sample_text(loaded, _lines(target, sentences))
         case Translator():
-            raise DataError("gradient flow of a translation model needs both --source and --target")
+            given, missing = ("--target", "--source") if source is None else ("--source", "--target")
+            raise DataError(
+                f"{given} was given without {missing}; gradient flow of a translation model needs both, or neither to "
+                "use the validation data"
+            )
         case TextGenerator():
-            raise DataError(f"--source: {run} is a language model and reads no source; give its text as --target")
+            raise DataError(
+                f"--source was given, but {run} is a language model and reads no source; pass its text as --target FILE"
+            )
         case Tagger():
             raise DataError(
                 f"{run} is a tagger; its gradients are always measured on its validation data, so leave out --source "

@@ -22,14 +22,14 @@ COLUMNS = 7  # pictures side by side
 
 
 class AttendedWord(NamedTuple):
-    """A word, and its attention [S]: the mean over its pieces."""
+    """A word and its attention [S], averaged over its pieces."""
 
     word: str
     attention: Array
 
 
 def words_with_attention(tokenizer: Tokenizer, detail: Detail) -> list[AttendedWord]:
-    """The words of a caption with their attention; in scripts without spaces, its pieces."""
+    """The words of a caption with their attention; in scripts without spaces, the pieces instead of words."""
     assert detail.attention is not None
     rows = np.asarray(detail.attention, dtype=np.float64)
     numbers = words_of([tokenizer.starts_word(piece) for piece in detail.pieces])
@@ -42,7 +42,7 @@ def words_with_attention(tokenizer: Tokenizer, detail: Detail) -> list[AttendedW
 
 
 def smooth_map(attention: Array, *, side: int, size: int) -> Array:
-    """Attention [S] as a map [H,H] with values from 0 to 1: interpolated between the centres of cells."""
+    """Attention [S] as a map [H,H] with values from 0 to 1, interpolated between the centres of the cells."""
     grid = np.asarray(attention, dtype=np.float64).reshape(side, side)
     centres = (np.arange(size) + 0.5) * side / size - 0.5
     low = np.clip(np.floor(centres).astype(int), 0, side - 1)

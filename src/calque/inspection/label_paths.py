@@ -12,7 +12,7 @@ from calque.models.tagger import CrfHead, TaggerModel
 
 
 class PathScores(NamedTuple):
-    """The scores that are summed along a label sequence: transitions, first and last label; −∞ if not allowed."""
+    """The scores of transitions and of the first and last label of a sequence; −∞ for those that are not allowed."""
 
     transitions: Tensor  # [Y,Y], from the row's label to the column's
     start: Tensor  # [Y]
@@ -20,7 +20,7 @@ class PathScores(NamedTuple):
 
     @classmethod
     def of(cls, model: TaggerModel, *, allowed: Allowed) -> "PathScores":
-        """The scores of a tagger's CRF, −∞ for what is not allowed; 0 for a softmax, which has no transitions."""
+        """The scores of a tagger's CRF, −∞ where not allowed; all 0 for a softmax head, which has no transitions."""
         if not isinstance(model.head, CrfHead):
             labels = model.sizes.labels
             return cls(torch.zeros(labels, labels), torch.zeros(labels), torch.zeros(labels))

@@ -38,7 +38,7 @@ class Continuation(NamedTuple):
     """The continuation of a text by search or sampling."""
 
     text: str  # with the text that it continues
-    pieces: list[str]  # of the continuation alone, with the end mark unless it was cut
+    pieces: list[str]  # of the continuation alone, with the end mark unless it was truncated
     is_cut: bool
     log_prob: float  # of the whole text, as search counts it
     score: float
@@ -80,9 +80,9 @@ def inspect_text(
 ) -> TextView:
     """Reads a text with a language model, and returns all that the model computed for it.
 
-    By default, `saliency` is computed only if the model has no attention; of an n-gram model, which has no gradients,
+    By default, `saliency` is computed only if the model has no attention; for an n-gram model, which has no gradients,
     it marks the longest n-gram that was found. If `search` is given, the text is also continued by at most `maximum`
-    pieces, with the tree of beam search.
+    pieces, and the view contains the beam tree.
 
     >>> view = inspect_text(calque.load("runs/english"), "The weather is")
     >>> [(item.piece, item.log_prob) for item in view.next[:2]]
@@ -90,7 +90,7 @@ def inspect_text(
     """
     ids = generator.prompt_ids(text)
     if len(ids) > LONGEST:
-        raise TextError(f"the text has {len(ids)} pieces; at most {LONGEST} can be inspected: pass a part of it")
+        raise TextError(f"the text has {len(ids)} pieces, but at most {LONGEST} can be inspected; pass a part of it")
     with lock_of(generator.model):
         steps, following, maps = _read(generator, ids)
         wants_saliency = not maps if saliency is None else saliency
@@ -131,7 +131,7 @@ def _read(
 
 
 def _contributions(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
-    """The share of every input in the prediction of every piece: of an n-gram model, the n-grams that it found."""
+    """How much each input contributes to predicting each piece; for an n-gram model, the n-grams that it found."""
     network = generator.model.network
     return _matched_ngrams(generator, ids) if isinstance(network, NgramNetwork) else _saliency(generator, ids)
 
@@ -182,7 +182,7 @@ def _continue(generator: TextGenerator, text: str, *, search: SearchConfig, maxi
     searches = search_with_beams(search, run, prompt=len(prompt)) if search.method == "beam" else []
     found = searches[0].found if searches else run(search, None)
     if found.log_prob == -torch.inf:
-        raise TextError("search.no_repeat allows no continuation of this text")
+        raise TextError("search.no_repeat rules out every continuation of this text; set it to 0 or to a larger number")
     tokens = [*prompt, *(found.ids if found.is_cut else found.ids[:-1])]
     steps = _read(generator, tokens)[0][len(prompt) : len(prompt) + len(found.ids)]
     beam = beam_view(searches, nbest=1, pieces=names, text=lambda ids: decode([*prompt, *ids])) if searches else None

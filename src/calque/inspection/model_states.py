@@ -22,7 +22,7 @@ POSITIONS = 4096  # source and target positions of a batch
 
 
 class PairIds(NamedTuple):
-    """A sentence pair as token ids: a source without its end mark, and a target with its end mark unless it was cut."""
+    """A sentence pair as token ids: a source without end mark, and a target with its end mark unless truncated."""
 
     source: Sequence[int]
     target: Sequence[int]
@@ -85,7 +85,7 @@ def _batches(pairs: Sequence[PairIds]) -> Iterator[list[int]]:
 
 
 def model_fingerprint(translator: Translator) -> dict[str, str]:
-    """Digests of all that a model's states depend on: its weights, its config and its tokenizers."""
+    """Digests of everything that a model's states depend on: its weights, its config and its tokenizers."""
     weights = hashlib.sha256()
     for name, value in weights_of(translator.model).items():
         weights.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())

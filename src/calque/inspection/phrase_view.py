@@ -1,4 +1,4 @@
-"""How a statistical model made a translation: its phrases in the order of the target, with the scores of each."""
+"""How a statistical model built a translation: its phrases in target order, each with its scores."""
 
 from typing import Any, NamedTuple
 
@@ -37,11 +37,11 @@ class PhraseView(NamedTuple):
     """Summed over all phrases.   Law: their weighted sum is the score."""
     steps: list[PhraseStep]
     candidates: list[tuple[str, float]]
-    """The best different translations and their scores."""
+    """The best distinct translations and their scores."""
 
 
 def inspect_phrases(translator: PhraseTranslator, text: str) -> PhraseView:
-    """How the model translates a text."""
+    """Translates a text and returns the phrases of the translation with their scores."""
     source = translator.read(text)
     found = translator.derivations(source, nbest=CANDIDATES)
     target, derivation = found[0]

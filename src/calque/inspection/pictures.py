@@ -32,14 +32,14 @@ FONTS = (
 
 
 def draw(path: Path, view: SentenceView, *, picture: str) -> list[str]:
-    """Draws a translation as the picture of that name in PICTURES, to an SVG or PNG file; returns warnings."""
+    """Draws a translation as an SVG or PNG file; `picture` names one of PICTURES. Returns warnings."""
     return save_figure(path, lambda figure: PICTURES[picture](figure, view))
 
 
 def save_figure(path: Path, paint: Callable[[Any], None]) -> list[str]:
-    """Saves what `paint` draws on a figure, as SVG or PNG by the file's suffix; returns warnings about missing fonts.
+    """Saves what `paint` draws on a figure, as SVG or PNG depending on the file's suffix.
 
-    Text in an SVG stays text, so that whoever opens it uses fonts of their own.
+    Returns warnings about missing fonts. Text in an SVG stays text, so that viewers can use their own fonts.
     """
     try:
         from matplotlib import font_manager, rc_context
@@ -63,7 +63,7 @@ def save_figure(path: Path, paint: Callable[[Any], None]) -> list[str]:
         figure.savefig(path, dpi=140, metadata={"Date": None} if is_svg else None)
     is_missing = any("missing from" in str(warning.message) for warning in caught) and not is_svg
     return (
-        [f"{path}: no installed font has all characters of this text; an SVG shows them in any browser"]
+        [f"{path}: no installed font has all characters of this text; write an SVG and open it in a browser"]
         if is_missing
         else []
     )
@@ -114,9 +114,10 @@ def _draw_beam(figure: Any, view: SentenceView) -> None:
 
 
 def draw_beam(figure: Any, beam: BeamView) -> None:
-    """Draws a beam tree: the candidates of each step as a column, best at the top, linked to what they extend.
+    """Draws a beam tree: the candidates of each step as a column, best at the top, linked to their parents.
 
-    A long search has several rows of columns, one below the other; a link from the row above begins at the margin.
+    A long search is drawn as several rows of columns, one below the other. Links from the row above begin at the
+    margin.
     """
     deepest = max(len(step.candidates) for step in beam.tree.steps)
     height = deepest + 1.5  # of a row of columns, with the gap below it
@@ -153,7 +154,7 @@ def draw_beam(figure: Any, beam: BeamView) -> None:
 
 
 def _places(beam: BeamView, *, height: float) -> dict[int, tuple[int, float]]:
-    """The column and the line of each candidate in the picture, by its id; a row of columns has this `height`."""
+    """Maps each candidate's id to its column and line in the picture; `height` is that of one row of columns."""
     return {
         candidate.id: (number % STEPS_PER_ROW, number // STEPS_PER_ROW * height + line)
         for number, step in enumerate(beam.tree.steps)

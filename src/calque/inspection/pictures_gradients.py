@@ -18,13 +18,16 @@ SIDE_TITLES = {
 }
 DISTANCES = {"steps": "steps from j to i without attention", "positions": "distance i − j"}
 FEWEST = 5  # pairs of a distance that is drawn
-DECADES = 12  # a norm that many below the largest is not drawn
+DECADES = 12  # norms that many orders of magnitude below the largest are not drawn
 GAIN = "Frobenius norm / √D"
 WATCHED_DISTANCES = (1, 2, 4, 8, 16)
 
 
 def draw_gradient_flow(document: Document, *, folder: Path) -> list[Path]:
-    """Writes all pictures that a document has data for, as SVG and PNG; returns the files, none without matplotlib."""
+    """Writes all pictures that a document has data for, as SVG and PNG, and returns the files.
+
+    Without matplotlib, no file is written.
+    """
     figures = {
         "gradient-norms": norms_picture(document),
         "eigenvalues": eigenvalues_picture(document),
@@ -177,7 +180,7 @@ def terms_picture(document: Document) -> Any:
 
 
 def draw_recorded_gradients(run: Path) -> bool:
-    """Draws RUN/plots/gradients.svg and .png from gradients.jsonl; False without matplotlib or without records."""
+    """Draws RUN/plots/gradients.svg and .png from gradients.jsonl. Returns False without matplotlib or records."""
     lines = read_journal(run / GRADIENTS)
     if not lines:
         return False
@@ -248,7 +251,7 @@ RECORDED = {"spectral_radius": ("recurrent", "forget gate", "update gate"), "gat
 
 
 def _watched_recurrence(axes: Any, lines: Sequence[Document], name: str, key: str, colour: Any) -> None:
-    """Draws a recorded value of a recurrent layer over training; of several gates, the forget or update gate."""
+    """Draws a recorded value of a recurrent layer over training; if it has gates, of the forget or update gate."""
     points = []
     for line in lines:
         for item in line["recurrences"]:
@@ -339,7 +342,7 @@ def _title(document: Document) -> str:
 
 
 def _colours(count: int) -> list[Any]:
-    """This many colours from dark to light."""
+    """`count` colours, from dark to light."""
     from matplotlib import colormaps
 
     return [colormaps["viridis"](0.85 * index / max(1, count - 1)) for index in range(count)]

@@ -1,4 +1,4 @@
-"""What a recogniser computes for a recording: features, label posteriors, attention, alignment, the parts of scores.
+"""What a recogniser computes for a recording: features, label posteriors, attention, alignment, parts of scores.
 
 Letters: F frames, M bands, S positions, U tokens, V vocabulary, L labels that are shown.
 """
@@ -33,7 +33,7 @@ RIVALS = 3
 
 
 class SpokenToken(NamedTuple):
-    """A token of a transcript, and where it is heard."""
+    """A token of a transcript, and its positions in the recording."""
 
     piece: str
     first: int  # position
@@ -43,7 +43,7 @@ class SpokenToken(NamedTuple):
 
 
 class SpeechCandidate(NamedTuple):
-    """A transcript that search found, and its log-probability by each part of the model."""
+    """A transcript that search found, and its log-probability under each part of the model."""
 
     text: str
     score: float  # candidates are ranked by it
@@ -87,7 +87,9 @@ def inspect_recording(
     language: TextGenerator | None = None,
     target: str | None = None,
 ) -> RecordingView:
-    """Transcribes a recording and returns what the recogniser computed on the way; with `target`, for that text.
+    """Transcribes a recording and returns what the recogniser computed on the way.
+
+    If `target` is given, that text is inspected instead of the best transcript.
 
     >>> view = inspect_recording(calque.load("runs/digits"), Path("call.wav"))
     >>> [(word.word, word.start, word.end) for word in view.words]
@@ -99,8 +101,8 @@ def inspect_recording(
     seconds = len(samples) / rate
     if seconds > recogniser.task.longest:
         raise DataError(
-            f"{audio}: {seconds:.1f} s; at most {recogniser.task.longest:g} s (task.longest) are inspected: "
-            "cut a part of it into a file of its own"
+            f"{audio} lasts {seconds:.1f} s, but at most {recogniser.task.longest:g} s (task.longest) can be "
+            "inspected; save a part of it as a separate file"
         )
     model, decoder = recogniser.model, SpeechDecoder(recogniser.model, settings)
     padded = Padded(torch.from_numpy(samples)[None], torch.tensor([len(samples)])).to(recogniser.device)
@@ -154,7 +156,7 @@ def _part_weights(recogniser: Recogniser, search: SearchConfig, language: TextGe
 def _parts(
     recogniser: Recogniser, heard: Heard, tokens: Sequence[int], *, language: TextGenerator | None
 ) -> tuple[float | None, float | None, float | None]:
-    """The log-probability of a text by CTC, by the decoder and by the language model; None for absent parts."""
+    """The log-probability of a text under CTC, the decoder and the language model; None for missing parts."""
     model, device = recogniser.model, recogniser.device
     targets = torch.tensor([[*tokens, EOS]], device=device)
     ctc = decoder = prior = None
@@ -218,7 +220,7 @@ def _name(recogniser: Recogniser, id: int) -> str:
 
 
 def _frequencies(rate: int, bands: int) -> list[float]:
-    """The frequency in Hz at which each band is highest."""
+    """The frequency in Hz at which each band has its peak."""
     places: list[int] = mel_filters(rate, bands).argmax(axis=1).tolist()
     return [place * rate / transform_size(rate) for place in places]
 
@@ -294,5 +296,5 @@ def log_prob(candidate: SpeechCandidate, weights: dict[str, float]) -> float:
 
 
 def recogniser_summary(recogniser: Recogniser, *, name: str) -> dict[str, Any]:
-    """The entry of a recogniser in a document: that of any model, and its head."""
+    """The entry of a recogniser in a document: the same as for any model, plus its head."""
     return model_summary(recogniser, name=name) | {"head": recogniser.config.head}

@@ -1,4 +1,4 @@
-"""Pictures of an inspected recording over time: features with the transcript, posteriors of CTC, attention."""
+"""Pictures of an inspected recording over time: features with the transcript, CTC posteriors, attention."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ Panel = tuple[Callable[[Any, RecordingView], None], float]
 
 
 def draw_recording(path: Path, view: RecordingView, *, picture: str) -> list[str]:
-    """Draws an inspected recording as the picture of that name in RECORDING_PICTURES; returns warnings."""
+    """Draws an inspected recording; `picture` names one of RECORDING_PICTURES. Returns warnings."""
     return save_figure(path, lambda figure: RECORDING_PICTURES[picture](figure, view))
 
 
@@ -49,7 +49,7 @@ def _attention_height(view: RecordingView) -> float:
 
 
 def _stack(figure: Any, view: RecordingView, panels: list[Panel]) -> None:
-    """Draws panels below each other over the same seconds."""
+    """Draws panels one below the other, with a common time axis."""
     heights = [height for _, height in panels]
     figure.set_size_inches(min(40.0, max(6.4, 2.0 + 2.2 * view.seconds)), 0.7 + sum(heights) + 0.2 * len(heights))
     grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
@@ -61,7 +61,7 @@ def _stack(figure: Any, view: RecordingView, panels: list[Panel]) -> None:
 
 
 def _features(axes: Any, view: RecordingView) -> None:
-    """The log-mel features with the words above them and the bounds of tokens inside."""
+    """Draws the log-mel features, with the words above them and lines at the boundaries of tokens."""
     frames, bands = view.features.shape
     extent = (0, frames * view.frame, -0.5, bands - 0.5)
     axes.imshow(view.features.T.numpy(), origin="lower", aspect="auto", cmap="magma", extent=extent)
@@ -95,7 +95,7 @@ def _frequency_ticks(view: RecordingView) -> tuple[list[int], list[str]]:
 
 
 def _posteriors(axes: Any, view: RecordingView) -> None:
-    """The probability of each label over time, its name at its peaks, and the best alignment as a bar."""
+    """Draws the probability of each label over time, its name at its peaks, and the best alignment as a bar."""
     assert view.posteriors is not None
     times = [(place + 0.5) * view.position for place in range(len(view.posteriors))]
     for number in range(len(view.labels)):
@@ -123,7 +123,7 @@ def _posteriors(axes: Any, view: RecordingView) -> None:
 
 
 def _attention(axes: Any, view: RecordingView) -> None:
-    """The attention of the decoder: a row per token, over time."""
+    """Draws the attention of the decoder over time, one row per token."""
     assert view.attention is not None
     rows, positions = view.attention.shape
     extent = (0, positions * view.position, rows - 0.5, -0.5)

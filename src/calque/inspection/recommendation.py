@@ -40,8 +40,8 @@ class RecommendationView(NamedTuple):
     excludes_seen: bool
     candidates: list[CandidateItem]  # the most likely items, seen ones included, best first
     influence: list[float]
-    """How much each item of the history raises the log-probability of the first recommended item: the difference to the
-    same history without it. Times and behaviours of the other items stay as they are."""
+    """How much each item of the history raises the log-probability of the first recommended item: the difference from
+    the same history without it. Times and behaviours of the other items do not change."""
     contributions: list[list[float]]  # likewise, for every candidate: a row per candidate, a column per item
     maps: list[AttentionMap]  # of every layer, [H,T,T]
 
@@ -137,17 +137,17 @@ def recommendation_values(view: RecommendationView, *, weights: Weights = as_lis
 
 
 def recommender_summary(recommender: Recommender, *, name: str) -> dict[str, Any]:
-    """The entry of a recommender in a document: that of any model, and the size of its catalogue."""
+    """The entry of a recommender in a document: the same as for any model, plus the size of its catalogue."""
     return model_summary(recommender, name=name) | {"items": len(recommender.catalogue.items)}
 
 
 def draw_recommendation(path: Path, view: RecommendationView, *, picture: str) -> list[str]:
-    """Draws an inspected history as the picture of that name in RECOMMENDATION_PICTURES; returns warnings."""
+    """Draws an inspected history; `picture` names one of RECOMMENDATION_PICTURES. Returns warnings."""
     return save_figure(path, lambda figure: RECOMMENDATION_PICTURES[picture](figure, view))
 
 
 def _draw_history(figure: Any, view: RecommendationView) -> None:
-    """Draws attention to, or influence of, every item of the history for the first recommended item."""
+    """Draws the attention to each item of the history, if any, and its influence on the first recommended item."""
     rows = [("attention", view.attention)] if view.attention is not None else []
     rows.append(("influence", view.influence))
     figure.set_size_inches(min(40.0, max(5.0, 2.2 + 0.36 * len(view.items))), 2.6)

@@ -1,11 +1,11 @@
 """Eigenvalues of recurrent weights, what they bound, and the mean Jacobian of a layer on data.
 
 A gradient that goes back k steps through a plain RNN is multiplied by k Jacobians diag(φ′) U, with |φ′| ≤ 1 for tanh
-and ReLU. So ‖∂h(t)/∂h(t−k)‖₂ ≤ σₘₐₓ(U)ᵏ, σₘₐₓ the largest singular value: below 1, gradients of the layer's own
-recurrence must vanish (Pascanu et al. 2013, §2.1). The spectral radius ρ(U) ≤ σₘₐₓ(U), the largest |eigenvalue|,
-matters in the long run where φ′ is constant: without a nonlinearity gradients grow or shrink as ρᵏ. Gated cells have
-no useful bound of this kind, because their direct path does not pass a matrix; their mean Jacobian on data has
-eigenvalues instead.
+and ReLU. So ‖∂h(t)/∂h(t−k)‖₂ ≤ σₘₐₓ(U)ᵏ, where σₘₐₓ is the largest singular value. If it is below 1, gradients through
+the layer's own recurrence must vanish (Pascanu et al. 2013, §2.1). The spectral radius ρ(U) ≤ σₘₐₓ(U), the largest
+|eigenvalue|, matters in the long run where φ′ is constant: without a nonlinearity gradients grow or shrink as ρᵏ. Gated
+cells have no useful bound of this kind, because their direct path does not go through a matrix. For them, the
+eigenvalues of the mean Jacobian on data are reported.
 
 Letters: N rows, D width.
 """

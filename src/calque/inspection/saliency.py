@@ -30,7 +30,7 @@ def gradient_times_input(model: Model, source: Sequence[int], target: Sequence[i
     """Gradient × input, [T,S]: eⱼ · ∂ log P(yᵢ) / ∂eⱼ of target piece i, source piece j (Simonyan 2014, Denil 2014).
 
     eⱼ is the vector that the encoder reads, the position included where it is added. `target` ends with its end mark
-    unless it was cut; S counts the source's end mark.
+    unless it was truncated; S counts the source's end mark.
     """
     return _target_attributions(model, source, target, scales=ONE)
 
@@ -41,7 +41,7 @@ def integrated_gradients(model: Model, source: Sequence[int], target: Sequence[i
     They are the gradient, averaged along the straight line from zero vectors to the source vectors, times the source
     vectors. The attributions of a target piece sum to log P(yᵢ) given the source, minus log P(yᵢ) given zero vectors,
     up to the error of the midpoint rule with `steps` points. The error is largest for models that normalise the vectors
-    before anything is added, since their output jumps at zero.
+    before anything is added, since their output is discontinuous at zero.
     """
     return _target_attributions(model, source, target, scales=midpoints(steps))
 

@@ -92,14 +92,18 @@ def similarity_values(view: SimilarityView, *, weights: Weights = as_lists) -> d
 
 
 def encoder_summary(encoder: SentenceEncoder, *, name: str) -> dict[str, Any]:
-    """The entry of a sentence encoder in a document: that of any model, its pooling and the width of its vectors."""
+    """The entry of a sentence encoder in a document: the same as for any model, plus pooling and vector width."""
     return model_summary(encoder, name=name) | {"pooling": encoder.config.pooling, "width": encoder.model.width}
 
 
 def draw_similarity(path: Path, view: SimilarityView, *, picture: str) -> list[str]:
-    """Draws compared sentences as the picture of that name in SIMILARITY_PICTURES, as SVG or PNG; returns warnings."""
-    if max(len(view.rows), len(view.columns)) > MOST:
-        raise DataError(f"a picture shows at most {MOST} sentences: use --limit {MOST}, or an .html page")
+    """Draws compared sentences as SVG or PNG; `picture` names one of SIMILARITY_PICTURES. Returns warnings."""
+    count = max(len(view.rows), len(view.columns))
+    if count > MOST:
+        raise DataError(
+            f"a picture can show at most {MOST} sentences, but there are {count}; pass --limit {MOST}, or write an "
+            ".html page"
+        )
     return save_figure(path, lambda figure: SIMILARITY_PICTURES[picture](figure, view))
 
 

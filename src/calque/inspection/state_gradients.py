@@ -57,7 +57,7 @@ class BatchGradients(NamedTuple):
 
 
 def token_losses(model: nn.Module, batch: InspectedBatch) -> TokenLosses:
-    """The loss of every token, without smoothing; the model is in evaluation mode."""
+    """The loss of every token, without label smoothing. The model must be in evaluation mode."""
     match model, batch:
         case Model(), PairBatch():
             output = model(batch.source, batch.target_input)
@@ -82,9 +82,9 @@ def token_losses(model: nn.Module, batch: InspectedBatch) -> TokenLosses:
 def batch_gradients(model: nn.Module, batch: InspectedBatch) -> BatchGradients:
     """The norms of ∂J(i)/∂h(j) for all sentences, one backward pass per i.
 
-    Sentences do not depend on each other, so that the gradient of their summed losses has the gradient of each sentence
-    in its row. The backward pass through the output layer is shared by all i. Law: equal to `clear_gradients` of each
-    sentence by itself.
+    Sentences do not depend on each other, so each row of the gradient of the summed losses is the gradient of one
+    sentence. The backward pass through the output layer is shared by all i. Law: the norms are those that
+    `reference_gradients` computes for each sentence by itself.
     """
     with torch.enable_grad(), _evaluating(model), record_states(model) as recording:
         losses, mask, root = token_losses(model, batch)
@@ -111,19 +111,19 @@ def batch_gradients(model: nn.Module, batch: InspectedBatch) -> BatchGradients:
     return BatchGradients(losses.detach().cpu(), mask.cpu(), lengths, source_lengths, norms, recording.detached())
 
 
-def clear_gradients(model: nn.Module, batch: InspectedBatch) -> dict[tuple[str, StateName], list[list[float]]]:
-    """The norms of ∂J(i)/∂h(j) [T,P] of one sentence, by layer and state: a simple reference for `batch_gradients`."""
+def reference_gradients(model: nn.Module, batch: InspectedBatch) -> dict[tuple[str, StateName], list[list[float]]]:
+    """The norms of ∂J(i)/∂h(j) [T,P] of one sentence, by layer and state: a simple oracle for `batch_gradients`."""
     assert batch.rows == 1
     with torch.enable_grad(), _evaluating(model), record_states(model) as recording:
         losses = token_losses(model, batch).losses[0]
         return {
-            (layer.place.name, name): [_clear_row(loss, layer, parts) for loss in losses]
+            (layer.place.name, name): [_reference_row(loss, layer, parts) for loss in losses]
             for layer in recording.layers
             for name, parts in layer.states().items()
         }
 
 
-def _clear_row(loss: Tensor, layer: Recorded, parts: list[Tensor]) -> list[float]:
+def _reference_row(loss: Tensor, layer: Recorded, parts: list[Tensor]) -> list[float]:
     """The norms of the gradients of one loss with respect to a layer's states, in the order of the text."""
     gradients = torch.autograd.grad(loss, parts, retain_graph=True, allow_unused=True)
     norms = []
@@ -146,7 +146,7 @@ def _norms(parts: list[Tensor], gradients: list[Tensor | None]) -> Tensor:
 
 
 def _lengths(batch: InspectedBatch) -> tuple[Tensor, Tensor | None]:
-    """The numbers of positions [B] that are predicted or labelled, and those of the sources; None without a source."""
+    """The numbers of predicted or labelled positions [B], and those of source positions (None without a source)."""
     match batch:
         case PairBatch():
             return batch.target_lengths, batch.source.lengths

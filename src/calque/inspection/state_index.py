@@ -79,7 +79,7 @@ class IndexSize(NamedTuple):
 
     @property
     def coverage(self) -> str:
-        """How many training pairs the index has, and their share."""
+        """The number of training pairs in the index and their share of all training pairs, as text."""
         if self.total is None:
             return f"{self.pairs:,} training pairs"
         return f"{self.pairs:,} of {self.total:,} training pairs ({self.pairs / max(1, self.total):.1%})"
@@ -197,7 +197,7 @@ def build_index(
     same model, data and seed give the same bytes on the same machine.
     """
     if states < 2:
-        raise ConfigError(f"{states} states: expected at least 2, for a piece and an end mark")
+        raise ConfigError(f"an index of {states} states is too small; it needs at least 2, for a piece and an end mark")
     show, tell = progress or _quiet, report or _silent
     drawn = draw_pairs(data, seed=seed, most=max(states // 2, 1), progress=show)
     chosen = _choose(translator, drawn.pairs, states=states, longest=data.maximum_length)
@@ -240,7 +240,7 @@ def open_index(folder: Path, translator: Translator, *, build: str = "calque ins
         before = recorded if isinstance(recorded, dict) else {}
         changed = [name for name in now if before.get(name) != now[name]]
         raise FolderError(
-            f"{folder}: the states of another model, or of this one in another precision "
+            f"{folder} contains the states of another model, or of this one in another precision "
             f"({' and '.join(changed) or 'fingerprint'} differ); build the index again: {build}"
         )
     try:
@@ -255,9 +255,11 @@ def open_run_index(translator: Translator, run: Path, *, folder: Path | None = N
 
 
 def index_folder(run: Path) -> Path:
-    """The default folder of a run's index of states, RUN/states; raises an error for a model folder, which is fixed."""
+    """The default folder of a run's index of states, RUN/states; raises an error for a model folder."""
     if not is_run(run):
-        raise FolderError(f"{run}: a model folder, not a run: name a folder for the index of training states")
+        raise FolderError(
+            f"{run} is a model folder, not a run, and cannot hold the index of states; name another folder for it"
+        )
     return run / FOLDER
 
 
@@ -276,7 +278,7 @@ def _open(folder: Path, manifest: Manifest) -> StateIndex:
 
 
 def _choose(translator: Translator, drawn: Sequence[TrainingPair], *, states: int, longest: int) -> list[_Chosen]:
-    """As many of the drawn pairs, in order, as have at most `states` states per side; sorted by corpus and line."""
+    """The first drawn pairs that together have at most `states` states per side, sorted by corpus and line."""
     chosen: list[_Chosen] = []
     encoder = decoder = 0
     for start in range(0, len(drawn), _TOGETHER):

@@ -120,10 +120,10 @@ def nearest_states(
 
     States are also projected to two dimensions, for pictures; neighbours are found by exact search in the full space.
 
-    `target` ends with its end mark unless it was cut. Of an ensemble, the states are those of the first model.
+    `target` ends with its end mark unless it was truncated. For an ensemble, the states are those of the first model.
     """
     if neighbours < 1:
-        raise ConfigError(f"{neighbours} neighbours: expected at least 1")
+        raise ConfigError(f"the number of neighbours is {neighbours}, but must be at least 1")
     with lock_of(translator.model):
         (states,) = read_states(translator.model, [PairIds(source.ids, target)])
     tokenizers = translator.tokenizers

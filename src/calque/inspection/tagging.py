@@ -45,8 +45,8 @@ class Transitions(NamedTuple):
 class TaggingView(NamedTuple):
     """What a tagger computed for one sentence.
 
-    `labels` are those inside the model, which differ from the predicted ones if spans are labelled in another scheme
-    than in the corpus.
+    `labels` are those that the model uses internally. They differ from the predicted ones if the model labels spans in
+    another scheme than the corpus.
     """
 
     words: list[str]
@@ -105,7 +105,7 @@ def inspect_tagging(
 
 
 def transitions_of(tagger: Tagger) -> Transitions | None:
-    """The transition scores of a tagger's CRF, or log-probabilities of a hidden Markov tagger's labels.
+    """The transition scores of a tagger's CRF, or the transition log-probabilities of a hidden Markov tagger.
 
     None if labels are predicted independently of each other.
     """
@@ -147,7 +147,7 @@ def _read(tagger: Tagger, sentence: Sentence) -> _Scores:
 
 @torch.inference_mode()
 def _read_chain(tagger: Tagger, sentence: Sentence) -> _Scores:
-    """What a hidden Markov tagger computes; its emissions are log P(word | label), up to a constant of the word."""
+    """What a hidden Markov tagger computes; its emissions are log P(word | label), up to a constant per word."""
     model = tagger.model
     assert isinstance(model, HiddenMarkovTagger)
     source = tagger.source(sentence)

@@ -85,7 +85,7 @@ def tagging_values(view: TaggingView, *, weights: Weights = as_lists) -> dict[st
 
 
 def tagger_summary(tagger: Tagger, *, name: str) -> dict[str, Any]:
-    """The entry of a tagger in a document: that of any model, and its head, labels and transition scores."""
+    """The entry of a tagger in a document: the same as for any model, plus its head, labels and transition scores."""
     transitions = transitions_of(tagger)
     return model_summary(tagger, name=name) | {
         "head": tagger.config.head if isinstance(tagger.config, TaggerConfig) else tagger.config.kind,

@@ -22,12 +22,12 @@ LARGEST = 40.0  # inches
 
 
 def draw_text(path: Path, view: TextView, *, picture: str) -> list[str]:
-    """Draws an inspected text as the picture of that name in TEXT_PICTURES, to an SVG or PNG file; returns warnings."""
+    """Draws an inspected text as an SVG or PNG file; `picture` names one of TEXT_PICTURES. Returns warnings."""
     return save_figure(path, lambda figure: TEXT_PICTURES[picture](figure, view))
 
 
 def draw_tagging(path: Path, view: TaggingView, *, picture: str) -> list[str]:
-    """Draws a tagged sentence as the picture of that name in TAGGING_PICTURES, as SVG or PNG; returns warnings."""
+    """Draws a tagged sentence as an SVG or PNG file; `picture` names one of TAGGING_PICTURES. Returns warnings."""
     return save_figure(path, lambda figure: TAGGING_PICTURES[picture](figure, view))
 
 
@@ -96,7 +96,7 @@ def _draw_marginals(figure: Any, view: TaggingView) -> None:
 
 
 def _shown_labels(view: TaggingView) -> list[int]:
-    """The labels that a picture shows: all or, of too many, the most probable and those of the best sequences."""
+    """All labels or, if there are too many to draw, the most probable ones and those of the best sequences."""
     if len(view.labels) <= MOST_LABELS:
         return list(range(len(view.labels)))
     needed = {*view.best.labels, *(() if view.runner_up is None else view.runner_up.labels)}

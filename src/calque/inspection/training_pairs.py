@@ -1,4 +1,4 @@
-"""A sample of training pairs: drawn evenly over all corpora in one pass, in memory bounded by the sample's size."""
+"""A sample of training pairs, drawn uniformly from all corpora in one pass, in memory bounded by the sample's size."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -64,7 +64,7 @@ def is_run(folder: Path) -> bool:
 def run_data(run: Path) -> RunData:
     """The data config and the seed of a run, from its config.toml."""
     if not is_run(run):
-        raise FolderError(f"{run}: not a run, so its training corpora are unknown; name a source and a target file")
+        raise FolderError(f"{run} is not a run, so its training corpora are unknown; name a source and a target file")
     values = read_toml(run / CONFIG)
     origin = str(run / CONFIG)
     data = check(DataConfig, section(values, "data", origin=run / CONFIG), origin=f"{origin}: data", written=True)

@@ -33,7 +33,7 @@ from calque.text import BOS, EOS, PIECES, NumberedText
 
 
 class Saliency(NamedTuple):
-    """The contribution of every source piece to every target piece, by one method."""
+    """The contribution of every source piece to every target piece, according to one method."""
 
     method: str
     weights: Tensor  # [T,S]
@@ -56,7 +56,7 @@ class SentenceView(NamedTuple):
     source_pieces: list[str]  # with the end mark
     source_words: list[int]  # the word of each piece, the end mark left out
     target: str
-    target_pieces: list[str]  # with the end mark unless it was cut
+    target_pieces: list[str]  # with the end mark unless it was truncated
     target_words: list[int]
     source_cut: bool  # the source is longer than the model reads: only its beginning was read
     is_given: bool  # the target was given, not found by search
@@ -72,14 +72,14 @@ class SentenceView(NamedTuple):
     beam: BeamView | None  # of the model's own translation
     own: OwnTranslation | None  # if the target was given
     numbered: NumberedText  # the source as ids, without the end mark
-    target_ids: list[int]  # with the end mark unless it was cut
+    target_ids: list[int]  # with the end mark unless it was truncated
     what_if: WhatIf = WhatIf()
 
 
 class _Answer(NamedTuple):
     """A translation, found by search or given, as ids and as text."""
 
-    ids: list[int]  # with the end mark unless it was cut
+    ids: list[int]  # with the end mark unless it was truncated
     text: str
     is_cut: bool
     candidate: Candidate | None  # None if the target was given
@@ -179,9 +179,9 @@ def _read(
     search: SearchConfig,
     moved: MovedAttention,
 ) -> Reading:
-    """What the model computes for the target; in an ensemble, attention is that of the first model.
+    """What the model computes for the target.
 
-    The probabilities are those of the whole ensemble.
+    For an ensemble, attention is that of the first model, and probabilities are those of the whole ensemble.
     """
     with ExitStack() as stack:
         if moved.sources:
@@ -227,7 +227,9 @@ def _refuse_late_moves(moves: Sequence[Move], *, pieces: int) -> None:
     """Raises a ConfigError for a move at a piece that the translation does not have."""
     late = [move.target for move in moves if move.target > pieces]
     if late:
-        raise ConfigError(f"attention cannot be moved at target piece {late[0]}: the translation has {pieces}")
+        raise ConfigError(
+            f"attention cannot be moved at target piece {late[0]}: the translation has only {pieces} pieces"
+        )
 
 
 def _view(

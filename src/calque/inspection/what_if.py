@@ -24,7 +24,7 @@ class Move(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Move":
-        """The move of TARGET:SOURCE: `3:5` moves the attention of target piece 3 to source piece 5, counted from 1."""
+        """Parses TARGET:SOURCE: `3:5` moves the attention of target piece 3 to source piece 5, counted from 1."""
         target, colon, source = text.partition(":")
         if not colon or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in (target, source)):
             raise ConfigError(f"{text!r} is not a move of attention: write TARGET:SOURCE as numbers from 1, e.g. 3:5")
@@ -53,10 +53,15 @@ class MovedAttention:
         if moves and not self.layers:
             raise ConfigError("attention cannot be moved: this model has no attention over the source")
         if len(self.sources) < len(moves):
-            raise ConfigError("attention can be moved to one source piece at each target piece")
+            raise ConfigError(
+                "a target piece is named in several moves; for each target piece, attention can be moved only once"
+            )
         for move in moves:
             if move.source > source_pieces:
-                raise ConfigError(f"attention cannot be moved to source piece {move.source}: there are {source_pieces}")
+                raise ConfigError(
+                    f"attention cannot be moved to source piece {move.source}: the source has only {source_pieces} "
+                    "pieces, end mark included"
+                )
 
     @property
     def interventions(self) -> list[Any]:

@@ -164,7 +164,7 @@ STATISTICAL: dict[str, System] = {
             tuning=PhraseTuningConfig(iterations=0),
             search=PhraseSearchConfig(distortion=0),
         ),
-        "word for word: each word by its most likely translation of a word alignment, in order; counted, not trained",
+        "word for word: replaces each word by its most likely translation under a word alignment; counted, not trained",
         "Vogel et al. 1996",
     ),
     "brown1993": System(
@@ -175,7 +175,7 @@ STATISTICAL: dict[str, System] = {
             tuning=PhraseTuningConfig(iterations=0),
             search=PhraseSearchConfig(distortion=0),
         ),
-        "noisy channel: words by a dictionary P(source | target) and a trigram model of the target, in order",
+        "noisy channel: word by word, with a dictionary P(source | target) and a trigram model of the target",
         "Brown et al. 1993, §2; Vogel et al. 1996",
         "one target word per source word, in the order of the source; the dictionary is that of an HMM alignment",
     ),

@@ -89,7 +89,7 @@ export function taggedSentences({systems, sentences}, chosen) {
   return paged({items: sentences.items, order: () => () => 0, draw, chosen}).element;
 }
 
-/** Lines whose words language models predict differently well. */
+/** Lines whose words some language models predict better than others. */
 export function lossSentences({systems, sentences}, chosen) {
   Object.assign(chosen, {sort: chosen.sort === "loss" ? "loss" : "gain", other: chosen.other ?? 1});
   const total = (losses) => losses.reduce((sum, value) => sum + value, 0) / losses.length;

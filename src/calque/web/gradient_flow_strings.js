@@ -28,7 +28,7 @@ Object.assign(strings, {
     "词元 i 的损失对位置 j 的状态的敏感程度 ‖∂J(i)/∂h(j)‖₂，按两者的距离统计。每步系数表示距离每增加一步中位数的变化：小于 1 时梯度缩小，大于 1 时梯度增大。",
   ],
   "flow.distance.steps": [
-    "Distance: the recurrent steps from reading source piece j to predicting target token i, that is, those left of the source in the layer's reading direction and those of the target up to i. The piece read last and the first token are 1 apart. Attention is a shortcut: it leads from any piece to any token in one step.",
+    "Distance: the recurrent steps from reading source piece j to predicting target token i, that is, the source pieces still to be read in the layer's direction plus the target steps up to i. The piece read last and the first token are 1 apart. Attention is a shortcut: it leads from any piece to any token in one step.",
     "距离：从读入原文子词 j 到预测译文词元 i 的循环步数，即按该层读取方向原文剩余的步数，加上译文到 i 为止的步数。最后读入的子词与第一个词元相距 1。注意力是捷径：一步即可从任一子词到达任一词元。",
   ],
   "flow.distance.words": [
@@ -40,7 +40,7 @@ Object.assign(strings, {
     "距离：i − j，以词元计。i 处的状态是读入词元 i − 1 之后的状态。",
   ],
   "flow.skipped": [
-    "Zero at distance 0: this decoder predicts token i from the state before that step, s(i−1), and from attention (Bahdanau 2015, A.2.2).",
+    "The gradient at distance 0 is zero: this decoder predicts token i from the previous state, s(i−1), and from attention (Bahdanau 2015, A.2.2).",
     "距离 0 处为零：该解码器用该步之前的状态 s(i−1) 和注意力来预测词元 i（Bahdanau 2015，A.2.2）。",
   ],
   "flow.not-clipped": ["clipping not recorded", "未记录梯度裁剪"],
@@ -90,7 +90,7 @@ Object.assign(strings, {
   ],
   "flow.bound-open": ["{of} ≤ {bound}: not below 1, so gradients may grow or vanish.", "{of} ≤ {bound}：不小于 1，因此梯度可能增大，也可能消失。"],
   "flow.no-bound": [
-    "No bound: a gated or normalised cell has a path past its matrices.",
+    "No bound: a gated or normalised cell has a path that bypasses its matrices.",
     "没有上界：门控或归一化的单元有不经过矩阵的路径。",
   ],
   "flow.unknown-bound": ["No bound: the recurrent weights are not finite.", "没有上界：循环权重不是有限数。"],

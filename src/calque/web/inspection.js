@@ -17,7 +17,7 @@ import {tabs} from "calque/tabs";
 import {sentence as sentenceText} from "calque/text";
 import {panels as translationPanels} from "calque/translation";
 
-/** By task: panels(sentence, choices, model) gives the items of calque/tabs, brief(sentence) its one-line summary. */
+/** By task: panels(sentence, choices, model) returns the items of calque/tabs, brief(sentence) its one-line summary. */
 const TASKS = {
   translation: {panels: translationPanels},
   "language-modelling": {panels: textPanels},

@@ -132,7 +132,7 @@ def test_values_and_pictures_are_complete(audio: Path, tmp_path: Path, head: str
 
 
 def test_recordings_that_cannot_be_shown_are_errors(audio: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"at most 0\.2 s \(task\.longest\) are inspected"):
+    with pytest.raises(DataError, match=r"at most 0\.2 s \(task\.longest\) can be inspected"):
         inspect_recording(recogniser("ctc", longest=0.2), audio)
     with pytest.raises(DataError, match="no such file"):
         inspect_recording(recogniser("ctc"), tmp_path / "none.wav")

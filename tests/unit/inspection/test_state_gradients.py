@@ -12,7 +12,7 @@ from calque.data.pair_batch import PairBatch
 from calque.data.text_batch import TextBatch
 from calque.inspection.gradient_flow import distance_pairs, factor_per_step, gradient_flow
 from calque.inspection.recurrence_spectrum import describe_recurrences, spectrum, step_bound
-from calque.inspection.state_gradients import BatchGradients, batch_gradients, clear_gradients, token_losses
+from calque.inspection.state_gradients import BatchGradients, batch_gradients, reference_gradients, token_losses
 from calque.inspection.state_recording import record_states, state_places
 from calque.layers.observers import StateLayer
 from calque.layers.recurrent import Recurrence
@@ -61,9 +61,11 @@ def alone(batch: PairBatch, row: int) -> PairBatch:
 def test_all_sentences_at_once_equal_each_by_itself(name: str) -> None:
     model, batch = build(name), pair_batch()
     gradients = batch_gradients(model, batch)
-    assert {(item.place.name, item.state) for item in gradients.norms} == set(clear_gradients(model, alone(batch, 0)))
+    assert {(item.place.name, item.state) for item in gradients.norms} == set(
+        reference_gradients(model, alone(batch, 0))
+    )
     for row in range(SENTENCES):
-        clear = clear_gradients(model, alone(batch, row))
+        clear = reference_gradients(model, alone(batch, row))
         for item in gradients.norms:
             expected = torch.tensor(clear[item.place.name, item.state], dtype=torch.float64)
             losses, positions = expected.shape

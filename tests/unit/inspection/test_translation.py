@@ -199,7 +199,7 @@ def test_what_cannot_be_inspected_is_refused(translators: dict[str, Translator])
         inspect_translation(translators["luong"], " ")
     with pytest.raises(ConfigError, match="this model has no attention"):
         inspect_translation(translators["plain"], TEXT, moves=[Move(1, 1)])
-    with pytest.raises(ConfigError, match="source piece 9: there are"):
+    with pytest.raises(ConfigError, match="source piece 9: the source has only 5 pieces"):
         inspect_translation(translators["luong"], TEXT, moves=[Move(1, 9)])
     for text in ("3", "3:0", "a:b", "3:5:1", "٣:1"):
         with pytest.raises(ConfigError, match="is not a move of attention"):

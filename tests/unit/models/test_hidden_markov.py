@@ -184,12 +184,12 @@ def test_damaged_tables_are_rejected(tmp_path: Path) -> None:
     built = Built(CONFIGS[0], 2)
     keys = built.model.suffix_keys
     for name, table, message in (
-        ("suffix_keys", keys.flip(0), "not in ascending order"),
-        ("suffix_keys", keys + 10**6, "a suffix extends one that does not exist"),
+        ("suffix_keys", keys.flip(0), "suffix_keys: not in ascending order"),
+        ("suffix_keys", keys + 10**6, "suffix_keys: a suffix extends one that does not exist"),
         ("words", -built.model.words, "words: a probability above 1"),
     ):
         weights = weights_of(built.model) | {name: table}
-        with pytest.raises(FolderError, match=message):
+        with pytest.raises(FolderError, match=f"do not fit the model: {message}"):
             load_weights_into(HiddenMarkovTagger(CONFIGS[0], sizes=built.model.sizes), weights, origin=str(tmp_path))
 
 

@@ -37,7 +37,7 @@ def count_errors(
 
 
 def repetitions(hypothesis: Words, reference: Words) -> int:
-    """How often n-grams of up to 4 words directly follow themselves in the hypothesis, beyond those in the reference.
+    """How much more often n-grams of up to 4 words repeat directly in the hypothesis than in the reference.
 
     A loop of the same word counts once per repetition; longer n-grams count only if no shorter one explains them.
     """

@@ -71,7 +71,7 @@ def compare_language_models(
 ) -> dict[str, Any]:
     """Compares several language models: the JSON document described at the top of this module.
 
-    The first system is the baseline. With `samples` = 0, nothing is tested.
+    The first system is the baseline. With `samples` = 0, no significance test is made.
     """
     words = [[*line.split(), END] for line in test.lines]
     _check(words, systems)
@@ -95,7 +95,7 @@ def compare_language_models(
 
 def _check(words: Sequence[Sequence[str]], systems: Sequence[ScoredSystem]) -> None:
     if len(systems) < 2:
-        raise ConfigError("one system to compare: give at least two runs")
+        raise ConfigError("fewer than two systems to compare: give at least two runs")
     if not words:
         raise DataError("nothing to compare: every line of the text is blank")
     for system in systems:

@@ -52,10 +52,10 @@ def compare_recommendations(
 ) -> dict[str, Any]:
     """Compares the ranks of several recommenders: the JSON document described at the top of this module.
 
-    The first system is the baseline. With `samples` = 0, nothing is tested.
+    The first system is the baseline. With `samples` = 0, no significance test is made.
     """
     if len(systems) < 2:
-        raise ConfigError("one system to compare: give at least two runs")
+        raise ConfigError("fewer than two systems to compare: give at least two runs")
     statistics = [user_statistics(system.ranks) for system in systems]
     sections = [_section("history-length", "by length of the history", test.lengths, LENGTHS, statistics)]
     if test.frequencies is not None:

@@ -55,10 +55,10 @@ def compare_retrievals(
 ) -> dict[str, Any]:
     """Compares the retrieval of several systems: the JSON document described at the top of this module.
 
-    The first system is the baseline. With `samples` = 0, nothing is tested.
+    The first system is the baseline. With `samples` = 0, no significance test is made.
     """
     if len(systems) < 2:
-        raise ConfigError("one system to compare: give at least two runs or model folders")
+        raise ConfigError("fewer than two systems to compare: give at least two runs or model folders")
     words = [len(text.split()) for text in test.sources]
     return {
         "kind": "comparison",
@@ -98,7 +98,7 @@ def _system(place: int, systems: Sequence[RetrievalSystem], *, samples: int) -> 
 
 
 def _values(metric: str, ranks: Ranks) -> Array:
-    """[N], what the metric is the mean of."""
+    """[N], the values whose mean is the metric."""
     measure, _, direction = metric.partition("_")
     own = getattr(ranks, direction)
     values: Array = (own == 1).astype(np.float64) if measure == "top1" else 1 / own

@@ -56,10 +56,10 @@ def compare_taggings(
 ) -> dict[str, Any]:
     """Compares the labels of several taggers: the JSON document described at the top of this module.
 
-    The first system is the baseline. With `samples` = 0, nothing is tested.
+    The first system is the baseline. With `samples` = 0, no significance test is made.
     """
     if len(systems) < 2:
-        raise ConfigError("one system to compare: give at least two runs or labelled files")
+        raise ConfigError("fewer than two systems to compare: give at least two runs or labelled files")
     for system in systems:
         check_alignment(system.labels, gold=test.gold)
     titles = {"accuracy": "accuracy, %", **({"f1": "F1 of spans, %"} if test.has_spans else {})}

@@ -104,9 +104,9 @@ def compare_transcripts(
 
 
 def check_transcripts(test: TranscribedTest, systems: Sequence[TranscribedSystem]) -> None:
-    """Raises an error for fewer than two systems, or for transcripts that are more or fewer than the recordings."""
+    """Raises an error for fewer than two systems, or if a system has not exactly one transcript per recording."""
     if len(systems) < 2:
-        raise ConfigError("one system to compare: give at least two runs or files of transcripts")
+        raise ConfigError("fewer than two systems to compare: give at least two runs or files of transcripts")
     size = len(test.references)
     problems = [
         f"{system.name} has {len(system.transcripts):,} lines, but the manifest has {size:,} recordings"
@@ -118,7 +118,7 @@ def check_transcripts(test: TranscribedTest, systems: Sequence[TranscribedSystem
 
 
 def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
-    """The pairs of a shortest sequence of edits, the one whose edits `edit_errors` counts.
+    """The words aligned by a shortest sequence of edits, the same one that `edit_errors` counts.
 
     >>> align_words("a b c d".split(), "a x c".split())
     [('a', 'a'), ('b', 'x'), ('c', 'c'), ('d', None)]
@@ -186,13 +186,13 @@ def _score(rows: Array) -> float:
 
 
 def _wins(place: int, errors: Mapping[str, Sequence[Sequence[Errors]]]) -> dict[str, dict[str, int]]:
-    """Recordings with fewer, more and equally many edits than those of the baseline, by metric."""
+    """The numbers of recordings with fewer, more and as many edits as for the baseline, by metric."""
     edits = {name: [np.array([item.edits for item in row]) for row in rows] for name, rows in errors.items()}
     return {name: wins(rows[0], rows[place], is_higher_better=False) for name, rows in edits.items()}
 
 
 def _confusions(test: TranscribedTest, system: TranscribedSystem) -> dict[str, Any]:
-    """The words that are most often taken for others, left out, and added."""
+    """The words that are most often substituted, deleted and inserted."""
     edits: Counter[Pair] = Counter()
     for reference, transcript in zip(test.references, system.transcripts, strict=True):
         pairs = align_words(reference.split(), transcript.split())
@@ -255,7 +255,7 @@ def _groups(
 
 
 def _by_length(test: TranscribedTest, statistics: Mapping[str, Sequence[Array]]) -> dict[str, Any]:
-    """The error rates by words of the reference; lengths without recordings are left out."""
+    """The error rates by number of words in the reference; lengths without recordings are left out."""
     buckets = Buckets.of([len(text.split()) for text in test.references], cuts=Cuts(LENGTHS))
     counts = buckets.counts()
     kept = [place for place, count in enumerate(counts) if count]
@@ -307,7 +307,7 @@ def _sentences(
 
 
 def _marked(reference: list[str], words: list[str]) -> dict[str, Any]:
-    """The words of a transcript with how they match the reference, and the edits in runs of one kind."""
+    """The words of a transcript, how they match the reference, and the edits, with runs of the same kind joined."""
     runs: list[list[Any]] = []
     row = column = 0
     for left, right in align_words(reference, words):

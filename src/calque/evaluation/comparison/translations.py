@@ -99,7 +99,7 @@ class Settings(NamedTuple):
     samples: Mapping[Method, int] = SAMPLES
     """The number of resamples or trials of each test; 0 leaves it out."""
     shown: int = SHOWN
-    """The number of sentences in either direction that the document has."""
+    """How many sentences the document lists in either direction, gains and losses."""
 
 
 EVERYTHING = Settings()
@@ -125,15 +125,15 @@ class EvaluationWords(NamedTuple):
 
     @property
     def targets(self) -> set[str]:
-        """All different words of references and hypotheses."""
+        """The distinct words of all references and hypotheses."""
         sentences = [*self.references, *(words for system in self.systems for words in system)]
         return {word for words in sentences for word in words}
 
 
 def check_systems(test: EvaluationSet, systems: Sequence[System]) -> None:
-    """Raises an error for fewer than two systems, an empty test set, or numbers of lines that differ."""
+    """Raises an error for fewer than two systems, an empty test set, or files with different numbers of lines."""
     if len(systems) < 2:
-        count = "one system" if systems else "no system"
+        count = "only one system" if systems else "no system"
         raise ConfigError(f"{count} to compare: give at least two runs or hypothesis files")
     size = len(test.references)
     if not size:

@@ -15,7 +15,7 @@ CASES = ("lower case", "upper case", "title case", "other")
 
 
 class WordScore(NamedTuple):
-    """How well the words of a bucket are translated; shares between 0 and 1, 0 if the denominator is 0."""
+    """How well the words of a bucket are translated. Shares are between 0 and 1, and 0 if the denominator is 0."""
 
     precision: float
     recall: float
