@@ -204,9 +204,9 @@ def test_what_cannot_be_aligned_is_rejected(command: Command, files: dict[str, P
         refused(command("align", *source, *target, option, 1), f"{option} has no effect on --model hmm")
     refused(command("align", *source, *target, "--dictionary", "a", "--lexicon", "a"), "name two files")
     refused(command("align", *source, *target, "--symmetrise", "grow"), "--symmetrise: 'grow' is not one of")
-    refused(command("align", *source, *target, "--iterations", 0, 5), "--iterations: 0 and 5", "at least 1")
+    refused(command("align", *source, *target, "--iterations", 0, 5), "--iterations is 0 5", "at least 1")
     for arguments in ((*source, *target, "--iterations", 5), ("--iterations", 5, *source, *target)):
-        refused(command("align", *arguments), "--iterations needs 2 values, N N: EM iterations of IBM 1, and of")
+        refused(command("align", *arguments), "--iterations needs 2 values, N N: the number of EM iterations of IBM 1")
     refused(command("align", *source, *target, "--output", files["source"]), "is also an input")
     refused(command("align", *source, *target, "--lexicon", tmp_path), "is a folder; name a file for --lexicon")
     refused(command("align", *source, *target, "--output", "a", "--lexicon", "a"), "name two files")
@@ -237,7 +237,7 @@ def test_text_without_spaces_is_pointed_out(command: Command, tmp_path: Path) ->
     (tmp_path / "en").write_text("The weather is good today.\nHe is happy.\n")
     answer = command("align", "--source", tmp_path / "zh", "--target", tmp_path / "en")
     assert answer.code == 0
-    assert "warning: 2 source lines have a single word" in answer.err and "segmented" in answer.err
+    assert "warning: 2 source lines consist of a single word" in answer.err and "segmented" in answer.err
 
 
 @pytest.mark.usefixtures("unplotted")

@@ -504,7 +504,7 @@ def test_a_line_without_a_translation_is_reported(command: Command, trained: Pat
     options = ["--prefixes", tmp_path / "prefixes", "no_repeat=2"]
     answer = command("translate", trained, *options, stdin=b"a b\nc d\n")
     assert answer.code == 0
-    assert "line 1: no translation: the constraints allow no next word for any hypothesis" in answer.err
+    assert "line 1: no translation: the constraints leave no possible next word" in answer.err
     assert len(answer.err.splitlines()) == 1, "neither empty nor at its maximum length, and no warning for line 2"
     assert answer.out.splitlines()[0] == "" != answer.out.splitlines()[1]
 

@@ -197,7 +197,7 @@ def test_mistakes(trained: Path, held_out: dict[str, Path], tmp_path: Path, comm
         ([*both, *with_reference, "--output", tmp_path / "a.pdf"], "the name must end in .html"),
         ([*both, *with_reference, "--output", tmp_path / "none" / "a.html"], "no such folder"),
         ([*both, *with_reference, "--train-source", good], "--train-source and --train-target must name"),
-        ([*both, *with_reference, "--columns", "a,b"], "--columns: not for this task"),
+        ([*both, *with_reference, "--columns", "a,b"], "--columns: not supported for the task"),
         ([*both, *with_reference, "--group", "a"], "expected NAME=PATH,PATH"),
         ([good, f"other={good}:beam=1", *with_reference], "search settings do not apply; leave out beam=1"),
         ([good, f"{trained}:baem=1", *with_reference, "--source", good], "did you mean 'beam'?"),

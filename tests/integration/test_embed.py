@@ -272,7 +272,7 @@ def test_systems_are_compared_by_retrieval(run: Path, others, corpus, tmp_path: 
         ([translator, corpus["source"], *pairs], "not a run or model folder"),
         ([translator, run, *pairs, "--reference", corpus["target"]], "belong to different tasks"),
         ([translator, run, "--target", corpus["target"]], "--target needs --source"),
-        ([translator, run, *pairs, "--tagger", run], "--tagger: not for this task"),
+        ([translator, run, *pairs, "--tagger", run], "--tagger: not supported for the task"),
     ):
         answer = command("compare", *options)
         assert answer.code == 2 and message in answer.err, answer.err

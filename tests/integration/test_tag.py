@@ -172,8 +172,8 @@ def test_training_from_the_command_line(tmp_path, command: Command, monkeypatch)
     for arguments, message in (
         (["--valid-conll", path], "--valid-conll needs --conll"),
         (["--conll", path, "--text", path], "--conll is for a tagger"),
-        (["--conll", path], "has 3 columns: name them with --columns, e.g. --columns form,pos,chunk"),
-        (["--conll", path, "--columns", "form,pos"], "has 3 columns: name them with --columns"),
+        (["--conll", path], "has 3 columns; name them all with --columns, e.g. --columns form,pos,chunk"),
+        (["--conll", path, "--columns", "form,pos"], "has 3 columns; name them all with --columns"),
         (["--conll", path, "--columns", "form,pos,chunk", "--system", "tiny"], "--conll is for a tagger"),
         (["--source", path, "--target", path, "--system", "huang2015"], "a tagger reads words and labels"),
         (

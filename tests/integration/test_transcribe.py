@@ -168,7 +168,7 @@ def test_models_and_files_of_transcripts_are_compared(spoken: Spoken, tmp_path: 
     for arguments, message in (
         ([f"a={tmp_path / 'short.txt'}", spoken.run], "a has 1 lines, but the manifest has 12 recordings"),
         ([*systems, "--text", tmp_path / "right.txt"], "--text and --audio belong to different tasks"),
-        ([*systems, "--columns", "a"], "--columns: not for this task"),
+        ([*systems, "--columns", "a"], "--columns: not supported for the task"),
     ):
         refused = command("compare", *arguments, "--audio", manifest)
         assert refused.code == 2 and message in refused.err and "Traceback" not in refused.err, refused.err
