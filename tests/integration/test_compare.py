@@ -176,7 +176,7 @@ def test_mistakes(trained: Path, held_out: dict[str, Path], tmp_path: Path, comm
     both = [f"other={good}", good]
     with_reference = ["--reference", reference]
     for arguments, message in (
-        ([good, *with_reference], "one system to compare: give at least two runs"),
+        ([good, *with_reference], "one system to compare; give at least two runs"),
         (with_reference, "no system to compare"),
         ([good, short, *with_reference], "short has 1 lines, but the reference has 30"),
         ([*both, "--reference", short], "other has 30 lines, but the reference has 1"),

@@ -203,7 +203,7 @@ def test_files_of_sentences_and_of_pairs(command, trained: Path, tmp_path: Path)
         ([TEXT, "--gradients"], "--gradients measures a whole corpus and cannot be combined with a sentence"),
         (["--gradients", "--saliency", "--picture", "beam"], "cannot be combined with --picture, --saliency"),
         (["--gradients", "--output", "look.svg"], "--gradients cannot write this format"),
-        ([TEXT, "--continuation", "3"], "--continuation: for language models only"),
+        ([TEXT, "--continuation", "3"], "--continuation: supported for language models only"),
     ],
 )
 def test_mistakes(command, trained: Path, arguments: list[str], message: str) -> None:

@@ -252,7 +252,10 @@ def test_files_in_place_of_the_runs_data(
     model = tmp_path / "model"
     shutil.copytree(run / "model", model)
     alone = command("shortlist", model, *OPTIONS)
-    assert (alone.code, "not a run, so its training data is unknown; name two text files whose lines correspond" in alone.err) == (
+    assert (
+        alone.code,
+        "not a run, so its training data is unknown; name two text files whose lines correspond" in alone.err,
+    ) == (
         2,
         True,
     )

@@ -129,7 +129,7 @@ def align(
         if value is not None and model != "ibm2":
             raise ConfigError(f"{option} has no effect on --model {model}; leave it out, or use --model ibm2")
         if value is not None and not bounds[0] <= value <= bounds[1]:
-            raise ConfigError(f"{option} is {value}; expected a number from {bounds[0]:g} to {bounds[1]:g}")
+            raise ConfigError(f"{option}: {value}; expected a number from {bounds[0]:g} to {bounds[1]:g}")
     if tension is not None:
         settings = settings._replace(tension=tension, learns_tension=False)
     inputs = (source, target, tsv, csv, jsonl, reference)
