@@ -255,7 +255,7 @@ def _config(folder: Path) -> Path:
         (["evaluate", "RUN", "--sequences", "users", "--text", "users"], "cannot be combined"),
         (["evaluate", "RUN", "--include-seen", "--text", "users"], "need --sequences"),
         (["evaluate", "RUN", "--text", "users"], "`calque evaluate RUN --sequences FILE` evaluates it"),
-        (["evaluate", "TIMED", "--sequences", "users"], "this model also reads times and behaviours"),
+        (["evaluate", "TIMED", "--sequences", "users"], "lacks times and behaviours"),
         (["translate", "RUN", "--input", "users"], "is a recommender and cannot translate; `calque recommend"),
         (["score", "RUN", "--target", "users"], "is a recommender and cannot score text"),
         (["inspect", "RUN", "g0i0", "--prefix", "a"], "for translation models only"),

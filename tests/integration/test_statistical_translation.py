@@ -174,7 +174,10 @@ def test_inspect_shows_phrases_and_features(runs: dict[str, Path], tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("translate", "--forbid", "{file}", "--attention", "--format", "jsonl"), "--attention, --forbid: supported for neural"),
+        (
+            ("translate", "--forbid", "{file}", "--attention", "--format", "jsonl"),
+            "--attention, --forbid: supported for neural",
+        ),
         (("translate", "method=sample"), "method: no effect on a statistical model"),
         (("translate", "stack=0"), "stack"),
         (("translate", "--beam", "5", "stack=7"), "leave one of them out"),

@@ -61,7 +61,7 @@ COMMANDS = dict(_commands(typer.main.get_command(app)))
         ("generate RUN --maximum", "--maximum needs a value: N; see calque generate --help"),
         ("translate RUN --inline=3", "--inline takes no value; see calque translate --help"),
         ("doctor one two", "unexpected argument: one two; see calque doctor --help"),
-        ("score RUN", "--target is missing: translations, one per line"),
+        ("score RUN", "--target is missing: the translations to score, one per line"),
     ],
 )
 def test_a_mistake_is_one_line_in_calques_style(line: str, message: str, command: Callable[..., Answer]) -> None:
