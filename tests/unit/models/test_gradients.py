@@ -28,6 +28,7 @@ from calque.models.convolutional import (
     PositionedEmbedding,
     PositionedVectors,
 )
+from calque.models.counted import CountedModel
 from calque.models.gnmt import GnmtConfig
 from calque.models.hidden_markov import HiddenMarkovTagger
 from calque.models.images import GridEncoder, GridInputs, GridStage, ImageInputs, PatchInputs
@@ -41,7 +42,7 @@ from calque.models.language_model import (
     TransformerNetwork,
 )
 from calque.models.luong import LuongConfig
-from calque.models.model import DecoderConfig, EncoderConfig, Model, Sizes, build_decoder, build_encoder
+from calque.models.model import DecoderConfig, DecoderModel, EncoderConfig, Model, Sizes, build_decoder, build_encoder
 from calque.models.ngram import NgramNetwork, NgramOutput
 from calque.models.phrase_based import PhraseTables
 from calque.models.recogniser import RecogniserModel, Speller
@@ -72,10 +73,12 @@ WITHOUT = {
     Decoder,
     AttentionalDecoder,
     Model,  # tests/laws/test_gradients.py
+    DecoderModel,  # abstract
     NgramNetwork,  # counted, without gradients, as is the next
     NgramOutput,
-    HiddenMarkovTagger,  # counted too, as is the next
+    HiddenMarkovTagger,  # counted too, as are the next two
     PhraseTables,
+    CountedModel,
     Inputs,  # abstract, as is the next
     CharacterEncoder,
     *(

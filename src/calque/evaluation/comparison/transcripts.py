@@ -123,16 +123,17 @@ def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pai
     >>> align_words("a b c d".split(), "a x c".split())
     [('a', 'a'), ('b', 'x'), ('c', 'c'), ('d', None)]
     """
-    before = list(range(len(hypothesis) + 1))
+    unit = len(reference) + 1  # a substitution costs 1 less than this, so that ties go to the most substitutions
+    before = list(range(0, unit * (len(hypothesis) + 1), unit))
     moves = [["insert"] * len(before)]
     for row, expected in enumerate(reference, start=1):
-        current, chosen = [row], ["delete"]
+        current, chosen = [unit * row], ["delete"]
         for column, found in enumerate(hypothesis, start=1):
-            best, move = before[column - 1] + (expected != found), "match"
-            if before[column] + 1 < best:
-                best, move = before[column] + 1, "delete"
-            if current[column - 1] + 1 < best:
-                best, move = current[column - 1] + 1, "insert"
+            best, move = before[column - 1] + (unit - 1) * (expected != found), "match"
+            if before[column] + unit < best:
+                best, move = before[column] + unit, "delete"
+            if current[column - 1] + unit < best:
+                best, move = current[column - 1] + unit, "insert"
             current.append(best)
             chosen.append(move)
         before = current
