@@ -101,7 +101,7 @@ def test_mistakes_are_told(run, files, command: Command, tmp_path) -> None:
         ((run, "beam=3"), "no images were given; name at least one image file"),
         ((tmp_path / "none", files[0]), "no such run or model folder"),
         ((run, files[0], "--nbest", "3", "--beam", "2"), "nbest is 3 and beam is 2"),
-        ((run, files[0], "method=sample"), "captions are found by beam search"),
+        ((run, files[0], "method=sample"), "is not supported for captioners"),
         ((run, files[0], "shortlst=true"), "shortlst"),
         ((run, files[0], "temperature=2.0"), "temperature=2.0 has no effect: it is used only in sampling"),
         ((run, files[0], "language_weight=2.0", "maximum_ratio=2"), "maximum_ratio=2.0 has no effect: an image has no"),

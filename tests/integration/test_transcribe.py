@@ -85,7 +85,7 @@ def test_a_bad_file_is_named_and_the_others_transcribed(spoken: Spoken, tmp_path
         (["a.wav", "--timestamps", "--format", "text"], "--timestamps needs JSON lines"),
         (["a.wav", "--nbest", "4", "--beam", "2"], "nbest is 4 and beam is 2"),
         (["a.wav", "--chunk", "0.001"], "too short"),
-        (["a.wav", "method=sample"], "for speech, set it to 'beam'"),
+        (["a.wav", "method=sample"], "for speech recognisers; set it to 'beam'"),
         (["a.wav", "beem=3"], "beem"),
     ],
 )

@@ -209,7 +209,7 @@ class Captioner:
         try:
             if search.method != "beam":
                 raise ConfigError(
-                    f"search.method = {search.method!r}: captions are found by beam search only; set it to 'beam'"
+                    f"search.method = {search.method!r} is not supported for captioners; set it to 'beam'"
                 )
             if search.coverage > 0 and not self.attends:
                 raise ConfigError("search.coverage needs a model with attention, but this one has none; set it to 0")

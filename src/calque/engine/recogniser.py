@@ -202,7 +202,9 @@ class Recogniser:
         """The settings of decoding; raises an error if they cannot be combined."""
         search = search or self.search
         if search.method != "beam":
-            raise ConfigError(f"search.method = {search.method!r} is for translation; for speech, set it to 'beam'")
+            raise ConfigError(
+                f"search.method = {search.method!r} is not supported for speech recognisers; set it to 'beam'"
+            )
         if not 1 <= nbest <= search.beam:
             raise ConfigError(f"nbest is {nbest} and beam is {search.beam}: nbest must be between 1 and beam")
         if language is not None and language.tokenizer.to_bytes() != self.tokenizer.to_bytes():

@@ -357,9 +357,7 @@ def _next_token(allowed: Tensor, search: SearchConfig, *, key: Tensor, length: i
 def _refuse_search(search: SearchConfig, *, maximum: int, nbest: int) -> None:
     """Raises a ConfigError for settings that generation does not support."""
     if search.method == "risk":
-        raise ConfigError(
-            "search.method = 'risk' is for translation; a language model generates with 'sample' or 'beam'"
-        )
+        raise ConfigError("search.method = 'risk' is not supported for language models; set it to 'sample' or 'beam'")
     if search.method == "beam" and search.coverage > 0:
         raise ConfigError(
             f"search.coverage = {search.coverage} needs attention over a source, which a language model does not have; "

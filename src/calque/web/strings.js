@@ -436,7 +436,7 @@ export const strings = {
   "beam.at-piece": ["at piece {number}", "第 {number} 个子词"],
   "beam.stopped-before": ["search had stopped before piece {number}", "搜索在第 {number} 个子词之前已停止"],
   "beam.outscored": ["kept, but another scores higher", "保留了，但另一译文得分更高"],
-  "beam.ended": ["Hypotheses that ended: {count}", "已结束的假设：{count} 个"],
+  "beam.ended": ["Finished hypotheses: {count}", "已结束的假设：{count} 个"],
   "beam.place": ["#", "#"],
   "beam.hypothesis": ["Hypothesis", "假设"],
   "beam.group": ["Group", "组"],

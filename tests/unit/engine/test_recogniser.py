@@ -231,7 +231,10 @@ def test_a_language_model_of_other_pieces_is_rejected() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "nbest", "message"),
-    [({"beam": 3}, 4, "nbest is 4 and beam is 3"), ({"method": "sample"}, 1, "for speech, set it to 'beam'")],
+    [
+        ({"beam": 3}, 4, "nbest is 4 and beam is 3"),
+        ({"method": "sample"}, 1, "for speech recognisers; set it to 'beam'"),
+    ],
 )
 def test_settings_that_do_not_fit_are_rejected(changes, nbest, message) -> None:
     model = recogniser()

@@ -195,7 +195,7 @@ def test_the_minimum_is_counted_after_the_prompt() -> None:
 @pytest.mark.parametrize(
     ("settings", "nbest", "message"),
     [
-        ({"method": "risk"}, 1, "search.method = 'risk' is for translation"),
+        ({"method": "risk"}, 1, "search.method = 'risk' is not supported for language models"),
         ({"coverage": 0.2}, 1, "search.coverage = 0.2 needs attention over a source"),
         ({"minimum": 9}, 1, "search.minimum = 9 is more than the maximum of 8 pieces"),
         ({"beam": 3}, 5, "nbest is 5 and beam is 3"),

@@ -216,7 +216,7 @@ def test_a_beam_is_a_beam_however_it_is_given(trained: Path, tmp_path: Path, com
         (["temperature=0.5", "--beam", 3], "temperature=0.5 has no effect: it is used only in sampling"),
         (["search.temperature=0.5", "search.beam=3"], "temperature=0.5 has no effect: it is used only in sampling"),
         (["length_penalty=1"], "length_penalty=1.0 has no effect: it is used only in beam search"),
-        (["method=risk"], "'risk' is for translation"),
+        (["method=risk"], "'risk' is not supported for language models"),
         (["method=sample", "--beam", 3], "--beam 3 has no effect"),
         (["diversity=0.7", "--beam", 4], "diversity=0.7 has no effect: it is used only with groups=2"),
         (["patience=3", "--beam", 4], "patience=3.0 has no effect: it is used only with stopping=patience"),

@@ -136,5 +136,5 @@ def test_recordings_that_cannot_be_shown_are_errors(audio: Path, tmp_path: Path)
         inspect_recording(recogniser("ctc", longest=0.2), audio)
     with pytest.raises(DataError, match="no such file"):
         inspect_recording(recogniser("ctc"), tmp_path / "none.wav")
-    with pytest.raises(ConfigError, match="for speech, set it to 'beam'"):
+    with pytest.raises(ConfigError, match="for speech recognisers; set it to 'beam'"):
         inspect_recording(recogniser("ctc"), audio, search=SearchConfig(method="sample"))
