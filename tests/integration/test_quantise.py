@@ -62,7 +62,7 @@ def test_mistakes_have_one_message_and_exit_code_2(model: Path, tmp_path: Path, 
     (tmp_path / "pairs").write_text("a b c\nd e f\n" * 60)
     for arguments, message in (
         (["quantise", model, small], "already exists; choose another folder"),
-        (["quantise", small, tmp_path / "new"], "its weights already have 8 bits; use it as it is"),
+        (["quantise", small, tmp_path / "new"], "its weights are already 8-bit; use it as it is"),
         (["quantise", tmp_path / "missing", tmp_path / "new"], "no such run or model folder"),
         (["quantise", model], "see calque quantise --help"),
         (["train", "--resume", small], "a model with 8-bit weights, which cannot be trained further; resume the run"),

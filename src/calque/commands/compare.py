@@ -37,7 +37,7 @@ def compare(
     ] = None,
     *,
     source: Annotated[Path | None, file_option(help="The sentences of the test set, one per line.")] = None,
-    reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
+    reference: Annotated[Path | None, file_option(help="The reference translations, one per line.")] = None,
     target: Annotated[
         Path | None, file_option(help="The partner of each source line, to compare sentence vectors by retrieval.")
     ] = None,
@@ -78,7 +78,10 @@ def compare(
         list[Path] | None, file_option(help="With --text: the training text; by default that of the first run.")
     ] = None,
     training_data: Annotated[
-        bool, typer.Option(help="Also compare by word frequency in the training data, and by overlap with it.")
+        bool,
+        typer.Option(
+            help="Also break the comparison down by word frequency in the training data and by overlap with it."
+        ),
     ] = True,
     tagger: Annotated[
         Path | None, model_option(help="A tagger; also report word accuracy by the label that it predicts.")

@@ -107,7 +107,7 @@ def _named_files(
         Paths, files_option(help="Source sentences, one per line (plain or compressed). Repeat for several files.")
     ] = None,
     target: Annotated[
-        Paths, files_option(help="The translations, line by line: as many files as --source, in the same order.")
+        Paths, files_option(help="The translations, one per line: as many files as --source, in the same order.")
     ] = None,
     tsv: Tsv = None,
     csv: Csv = None,

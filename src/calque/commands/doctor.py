@@ -24,7 +24,8 @@ def doctor(
     tune: Annotated[
         bool,
         typer.Option(
-            "--tune", help="Also measure training speed with 1 to all CPU threads, and print the fastest number."
+            "--tune",
+            help="Also measure training speed with different numbers of CPU threads, and print which is fastest.",
         ),
     ] = False,
 ) -> None:

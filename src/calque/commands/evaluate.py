@@ -70,7 +70,7 @@ def evaluate(
     settings: Annotated[list[str] | None, search_argument(help="Search settings, e.g. length_penalty=1")] = None,
     *,
     source: Annotated[Path | None, file_option(help="Sentences, one per line (plain or compressed).")] = None,
-    reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
+    reference: Annotated[Path | None, file_option(help="The reference translations, one per line.")] = None,
     target: Annotated[
         Path | None, file_option(help="The partner of each source line, to score sentence vectors by retrieval.")
     ] = None,

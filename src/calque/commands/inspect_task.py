@@ -53,7 +53,7 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
 
     @abstractmethod
     def view(self, loaded: Model, name: str, question: Question, options: ViewOptions) -> View:
-        """What a model computes for a question."""
+        """Runs a model on one input and returns what there is to show, such as attention and scores."""
 
     @abstractmethod
     def lines(self, view: Inspected, *, name: str | None = None) -> Iterator[str]:
@@ -72,7 +72,7 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
         return questions
 
     def views(self, models: Mapping[str, Model], questions: Sequence[Question], options: ViewOptions) -> list[View]:
-        """The views of all models, question by question."""
+        """The views of all models, input by input."""
         return [self.view(loaded, name, question, options) for question in questions for name, loaded in models.items()]
 
     def brief(self, view: Inspected) -> Brief | None:

@@ -185,7 +185,7 @@ def refuse_idle_beam_settings(
 ) -> None:
     """Raises a ConfigError for settings that have no effect on the beam search of a single model.
 
-    `unused` maps further settings that have no effect to the reason.
+    `unused` lists further settings without effect, each with the reason.
     """
     idle = {
         **unused,

@@ -128,8 +128,8 @@ def train(
     is_named = any(override.startswith(("data.train=", "data.store=")) for override in overrides)
     if resume is None and config is None and not is_named and "train" not in corpora:
         raise ConfigError(
-            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, "
-            "--sequences, --audio, --images, --config or --resume"
+            "nothing to train on: give both --source and --target, or one of --tsv, --csv, --jsonl, --text, --conll, "
+            "--sequences, --audio, --images, --config, --resume"
         )
     from calque import experiment
     from calque.commands.progress import preparing

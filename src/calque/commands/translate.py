@@ -78,7 +78,9 @@ def translate(
     ] = None,
     prefixes: Annotated[
         Path | None,
-        file_option(help="Force each translation to begin with the same line of this file.", panel=CONSTRAINTS),
+        file_option(
+            help="Force each translation to begin with the corresponding line of this file.", panel=CONSTRAINTS
+        ),
     ] = None,
     terms: Annotated[
         Path | None,

@@ -20,7 +20,7 @@ def refuse_usage(error: Exception, *, ctx: Any) -> None:
 
 
 def with_help(problem: str, *, ctx: Any) -> str:
-    """Appends the command that prints help to a problem."""
+    """The error message followed by the command that prints help."""
     return f"{problem}{' See' if problem.endswith('?') else '; see'} {command_line(ctx)} --help"
 
 

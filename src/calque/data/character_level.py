@@ -60,9 +60,10 @@ class ChosenText(NamedTuple):
 
 
 def chosen_text(data: DataConfig, *, joint: bool) -> ChosenText | None:
-    """The text section for character-level pairs; `joint` says whether the model needs one vocabulary for both sides.
+    """The `text` section of the config for character-level pairs.
 
-    Returns None for all other corpora, and for corpora that cannot be read. Preparing the data reports the latter.
+    `joint` says whether the model needs one vocabulary for both sides. Returns None for any other corpus, and for one
+    that cannot be read; the error is reported when the data is prepared.
     """
     level = _recognised(data)
     section = None if level is None else _section(level, joint=joint)

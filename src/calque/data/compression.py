@@ -68,7 +68,9 @@ def compressor_for(path: Path | None) -> Compressor:
         case ".bz2":
             return bz2.BZ2Compressor()
         case ".zst":
-            raise DataError(f"{path}: Zstandard is read but not written; name the file .gz, .xz or .bz2")
+            raise DataError(
+                f"{path}: Zstandard files can be read but not written; use a name that ends in .gz, .xz or .bz2"
+            )
         case _:
             return Uncompressed()
 

@@ -34,8 +34,8 @@ class PairPlan(NamedTuple):
 def plan_pairs(corpora: Mapping[str, Any], assignments: Sequence[str]) -> PairPlan | None:
     """How the pairs of an experiment with these corpora and settings are prepared.
 
-    Returns None if a setting of another section is assigned, if the corpora are not pairs, or if anything is invalid.
-    Reading the config of the whole experiment then reports any problem.
+    Returns None if an assignment sets something outside of `PairSettings`, if the corpora are not pairs, or if anything
+    is invalid. The caller then reads the config of the whole experiment, which reports any error.
     """
     values = override({"data": dict(corpora)}, assignments, of=PairSettings)
     if values.keys() - PairSettings.model_fields.keys():

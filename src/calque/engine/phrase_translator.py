@@ -237,7 +237,7 @@ def stack_search(config: PhraseSearchConfig) -> StackSearch:
 
 
 class _Forms:
-    """Reads source words in their most frequent form; see `calque.statistics.casing`."""
+    """Truecases source words: replaces each by its most frequent casing; see `calque.statistics.casing`."""
 
     def __init__(self, model: PhraseTables, tokenizers: Tokenizers) -> None:
         self.forms = model["source_forms"].numpy()

@@ -35,7 +35,7 @@ def quantise_model(path: str | Path, output: Path) -> Sizes:
     The new model produces the same translations as the original with `precision="int8"`, byte for byte.
     """
     if has_int8_weights(Path(path)):
-        raise FolderError(f"{path}: its weights already have 8 bits; use it as it is")
+        raise FolderError(f"{path}: its weights are already 8-bit; use it as it is")
     if output.exists():
         raise FolderError(f"{output}: already exists; choose another folder")
     load(path, device="cpu", precision="float32")  # rejects whatever is not a model

@@ -38,7 +38,7 @@ def check_shortlist(search: SearchConfig, models: TranslationModels) -> None:
         )
     if not all(isinstance(model.output, FullOutput) for model in members):
         raise ConfigError(
-            "search.shortlist cannot be used with an adaptive output layer, which already computes only few words; "
+            "search.shortlist cannot be used with an adaptive output layer, which already scores only a few words; "
             "set search.shortlist = false"
         )
     if search.method != "beam":

@@ -177,19 +177,23 @@ def _check_destination(path: Path, *, kind: str, replace: bool) -> None:
     if not os.path.lexists(path):
         return
     if path.is_symlink() or not path.is_dir():
-        raise FolderError(f"{path} is not a folder; choose another name or move it away")
+        raise FolderError(f"{path} is not a folder; choose another name, or rename what is there")
     if not any(path.iterdir()):
         return
     if not replace:
-        raise FolderError(f"{path} already exists; choose another name or move it away")
+        raise FolderError(f"{path} already exists; choose another name, or rename what is there")
     try:
         existing_kind = decode(read_manifest(path), path=path).get("kind")
     except FolderError as error:
         raise FolderError(
-            f"{error}\nThe folder was not replaced, because Calque may not have written it; move it away"
+            f"{error}\nThe folder was not replaced, because Calque may not have written it; choose another name, or "
+            "rename it"
         ) from None
     if existing_kind != kind:
-        raise FolderError(f"{path} is of kind {existing_kind!r}, not {kind!r}, so it was not replaced; move it away")
+        raise FolderError(
+            f"{path} already exists and contains a {existing_kind}, not a {kind}; choose another name, or rename what "
+            "is there"
+        )
 
 
 def _make_folders(folder: Path) -> None:

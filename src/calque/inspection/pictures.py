@@ -154,7 +154,10 @@ def draw_beam(figure: Any, beam: BeamView) -> None:
 
 
 def _places(beam: BeamView, *, height: float) -> dict[int, tuple[int, float]]:
-    """Maps each candidate's id to its column and line in the picture; `height` is that of one row of columns."""
+    """Maps each candidate's id to its column and its vertical position.
+
+    A long beam is wrapped: `height` is the height of each of its rows of STEPS_PER_ROW columns.
+    """
     return {
         candidate.id: (number % STEPS_PER_ROW, number // STEPS_PER_ROW * height + line)
         for number, step in enumerate(beam.tree.steps)

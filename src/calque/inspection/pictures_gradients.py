@@ -251,7 +251,7 @@ RECORDED = {"spectral_radius": ("recurrent", "forget gate", "update gate"), "gat
 
 
 def _watched_recurrence(axes: Any, lines: Sequence[Document], name: str, key: str, colour: Any) -> None:
-    """Draws a recorded value of a recurrent layer over training; if it has gates, of the forget or update gate."""
+    """Plots a recorded value of a recurrent layer over training: that of its forget or update gate if it has one."""
     points = []
     for line in lines:
         for item in line["recurrences"]:

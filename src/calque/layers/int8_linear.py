@@ -113,7 +113,7 @@ class Int8Linear(nn.Module):
         return outputs.view(*inputs.shape[:-1], self.outputs).to(inputs.dtype)
 
     def _product(self, levels: Tensor) -> Tensor:
-        """[M,O], u Σ q p for unsigned levels [M,I] of inputs."""
+        """The products [M,O] of the weights and quantised inputs [M,I], as multiples of the scales of the inputs."""
         if self._packed is None:
             self._zeros = torch.zeros(self.outputs, dtype=torch.long)
             self._packed = torch.ops.onednn.qlinear_prepack(self.weight.data, None)

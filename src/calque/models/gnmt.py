@@ -24,7 +24,10 @@ from calque.models.recurrent import WordEmbedding
 
 
 class GnmtConfig(Config):
-    """Recurrent layers that all read the attention of the bottom layer's previous state."""
+    """A recurrent decoder whose bottom layer attends to the source for all layers.
+
+    Wu et al. 2016.
+    """
 
     kind: Literal["gnmt"] = "gnmt"
     cell: CellName = "lstm"

@@ -154,7 +154,7 @@ class HiddenMarkovTagger(CountedModel):
         return joined.log(), start.view(kinds, labels).sum(dim=0).log(), by_label[:, -1].log()
 
     def take_sizes(self, sizes: Mapping[str, torch.Size]) -> None:
-        """Resizes the suffix tree to its size in a file; all other sizes are known from the vocabularies."""
+        """Resizes the suffix tree to that of a saved model; all other sizes follow from the vocabularies."""
         keys = sizes.get("suffix_keys")
         if keys is not None and len(keys) == 1:
             nodes, labels = self.kinds + keys[0], self.sizes.labels

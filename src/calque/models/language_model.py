@@ -104,8 +104,8 @@ class LanguageModelConfig(Config):
         is_recurrent = isinstance(self.network, RecurrentLanguageConfig)
         if isinstance(self.network, NgramLanguageConfig) and self.output != FullOutputConfig():
             raise ValueError(
-                f"output.kind = {self.output.kind!r} has no effect with network.kind = 'ngram', which looks up tables; "
-                "leave it out"
+                f"output.kind = {self.output.kind!r} has no effect with network.kind = 'ngram', which uses tables of "
+                "counts; leave it out"
             )
         refuse_unused(self, {"spread": (is_recurrent, "network.kind = 'recurrent'")}, info)
         return self

@@ -178,9 +178,9 @@ class TransformerState(NamedTuple):
         return type(self)(caches, self.position, ancestors=own_rows(rows, size=size, device=self.position.device))
 
     def moved(self, rows: Tensor, *, size: int) -> Self:
-        """These rows of a state of fixed size, with room for `size` tokens.
+        """A copy of these rows of a preallocated state, with room for `size` tokens.
 
-        All hypotheses of a sentence must be moved together and in order.
+        `rows` must contain all hypotheses of a sentence, next to each other and in their order.
         """
         if self.ancestors is None:
             return self.select(rows)

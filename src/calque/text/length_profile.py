@@ -23,7 +23,10 @@ class TargetLimit(NamedTuple):
 
 
 class LengthProfile(NamedTuple):
-    """The lengths of training lines: 99th percentiles of pieces and sentences per source line, and target limits."""
+    """Lengths in the training data, which bound those of translations.
+
+    `pieces` and `sentences` are 99th percentiles per source line; `targets` limit the target length by source length.
+    """
 
     pieces: int
     sentences: int

@@ -18,6 +18,6 @@ def starts_outside_word(surface: bytes) -> bool:
 
 
 def ends_outside_word(surface: bytes) -> bool:
-    """Whether anything after a text (UTF-8) starts a new word, because the text does not end with a letter or digit."""
+    """Whether a text (UTF-8) does not end with a letter or digit, so that whatever follows it starts a new word."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.endswith(text[-1].encode()) and not text[-1].isalnum()

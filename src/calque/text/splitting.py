@@ -15,8 +15,8 @@ def sentences_in(text: str) -> int:
 def split_long(text: str, *, fits: Callable[[str], bool], joins: Callable[[str], bool] | None = None) -> list[str]:
     """Splits a text into parts that fit, filled greedily from left to right. A text that fits as a whole is one part.
 
-    A sentence that does not fit is split between words, and a word that does not fit between characters. `joins` is a
-    stricter condition for parts of several sentences; a single sentence that fits is never split.
+    A sentence that does not fit is split between words; a word that does not fit is split between characters. Several
+    sentences become one part only if they also satisfy `joins`; a single sentence only has to satisfy `fits`.
     """
     joins = joins or fits
     if joins(text):

@@ -101,7 +101,7 @@ def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
     if not steps:
         raise FolderError(
             f"{folder}: there is no checkpoint, but the run had reached step {reached} and saved step {expected}. "
-            "Restore the checkpoints, or move the run folder away to start from scratch"
+            "Restore the checkpoints, or move the run folder elsewhere and start the run again"
         )
     return [f"{folder / f'step-{expected}'} is missing: the run had reached step {reached}"]
 

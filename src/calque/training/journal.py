@@ -59,7 +59,7 @@ class Journal:
         if position > self._position:
             raise FolderError(
                 f"{self.path} has {self._position} bytes, but the checkpoint recorded {position}: lines were lost. "
-                "Restore the file, or move the run folder away"
+                "Restore the file, or move the run folder elsewhere and start the run again"
             )
         if position != 0 and not (position > 0 and _ends_line(self.path, position)):
             raise FolderError(f"{self.path} has changed since the checkpoint: no line ends at byte {position} any more")

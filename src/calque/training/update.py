@@ -305,7 +305,7 @@ class Gradient(NamedTuple):
 
 
 def split_carry(carry: Carry | None, rows: int, parts: int) -> list[Carry | None]:
-    """The state carried from the previous batch, split like a batch of `rows` rows into `parts` parts."""
+    """Splits the state carried over from the previous batch at the rows where a batch of `rows` rows is split."""
     slices = row_slices(rows, parts=parts)
     if carry is None:
         return [None] * len(slices)

@@ -260,7 +260,7 @@ def test_a_manifest_without_its_details_is_rejected(small: Path, monkeypatch: py
 
 
 def test_what_cannot_be_rounded_is_refused(small: Path, tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match="its weights already have 8 bits"):
+    with pytest.raises(FolderError, match="its weights are already 8-bit"):
         quantise_model(small, tmp_path / "new")
     with pytest.raises(FolderError, match="already exists; choose another folder"):
         quantise_model(tmp_path / "float", small)
