@@ -72,7 +72,7 @@ def test_the_average_of_the_best_checkpoints_translates(run: Path, command: Call
 def test_mistakes_are_reported(run: Path, tmp_path: Path, command: Callable[..., Answer]) -> None:
     (tmp_path / "there").mkdir()
     for arguments, message in (
-        ([run, "-n", 5], "it has 4 checkpoints, of steps 4, 8, 12, 14; 5 are needed"),
+        ([run, "-n", 5], "has 4 checkpoints, of steps 4, 8, 12, 14, but 5 are needed"),
         ([run, "--of", "worst"], "--of: 'worst' is not one of last, best"),
         ([run, "--of", "best", "-n", 5], "4 validated checkpoints"),
         ([tmp_path / "nothing"], "not a run folder"),

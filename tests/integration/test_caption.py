@@ -239,7 +239,7 @@ def test_options_of_other_tasks_are_refused(command: Command, tmp_path) -> None:
 def test_scenes_are_written_and_can_be_checked(command: Command, tmp_path) -> None:
     out = tmp_path / "scenes"
     answer = command("data", "scenes", "--out", out, "--pairs", "50", "--pixels", "32", "--seed", "3")
-    assert answer.code == 0 and "50 train, 50 valid, 50 test images" in answer.err
+    assert answer.code == 0 and "50 training, 50 validation, 50 test images" in answer.err
     assert len(list((out / "train").iterdir())) == 50
     assert command("data", "check", "--images", out / "train.zh.jsonl", "text.kind=characters").code == 0
     again = command("data", "scenes", "--out", out)

@@ -101,7 +101,7 @@ def test_a_bad_line_is_left_empty_and_its_neighbours_are_answered(runs, command:
         ({**good, "times": []}, "1 items, but 0 times"),
         ({"user": "u", "items": ["g0i0"]}, "no key 'times'"),
         ({**good, "now": "soon"}, "expected a number of seconds"),
-        ({**good, "now": 0}, "now is 0, before the last item at 1"),
+        ({**good, "now": 0}, "now (0) is earlier than the time of the last item in the history (1)"),
     ]
     lines = [json.dumps(record) for record in (good, *(record for record, _ in bad), good)]
     answer = command("recommend", runs["timed"], "--records", stdin="".join(f"{line}\n" for line in lines).encode())

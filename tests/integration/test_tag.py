@@ -92,7 +92,7 @@ def test_a_file_is_read_as_those_the_tagger_was_trained_on(runs, tmp_path, comma
     assert answer.code == 2 and "6 columns, but the model was trained on form, pos, chunk" in answer.err
     assert "--format text for raw text" in answer.err
     warned = command("tag", runs["upos"], "--input", path)
-    assert warned.code == 0 and "has 3 words; if it is a column file with a word per line, use --format" in warned.err
+    assert warned.code == 0 and "has 3 words; if it is a column file with one word per line, use --format" in warned.err
     assert "warning" not in command("tag", runs["upos"], "--input", text).err
 
 

@@ -84,7 +84,7 @@ class CorpusFiles(NamedTuple):
             files, held_out = getattr(self, kind.option), getattr(self.valid, kind.option)
             corpora |= kind.corpora(files, held_out, columns=self.columns)
         if self.columns is not None and not self.conll:
-            raise ConfigError("--columns needs --conll, the column files whose columns it names")
+            raise ConfigError("--columns names the columns of --conll files; give --conll too, or leave --columns out")
         return corpora
 
     @property

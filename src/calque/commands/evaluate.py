@@ -98,7 +98,7 @@ def evaluate(
         bool | None,
         typer.Option(
             "--exclude-seen/--include-seen",
-            help="With --sequences: leave items of the history out of the ranking, or rank them too.",
+            help="With --sequences: whether items of the history are left out of the ranking.",
         ),
     ] = None,
     beam: Annotated[int | None, count_option(help="The beam size.")] = None,

@@ -20,7 +20,9 @@ def shortlist(
     frequent: Annotated[
         int, count_option(help="The number of frequent target pieces that every sentence may use.")
     ] = 1000,
-    best: Annotated[int, count_option(help="The number of likely translations to keep for each source piece.")] = 20,
+    best: Annotated[
+        int, count_option(help="The number of most likely translations to keep for each source piece.")
+    ] = 20,
     alignment: Annotated[
         str, choice_option(choices=MODELS, help="The alignment model that learns the translations (calque align).")
     ] = "ibm1",

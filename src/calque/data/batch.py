@@ -31,7 +31,7 @@ class Batch(Protocol):
 
     @property
     def positions(self) -> int:
-        """The number of positions on all padded axes, padding included."""
+        """The number of positions in the batch, such as source and target positions, padding included."""
         ...
 
     @property

@@ -218,7 +218,7 @@ class Recommender:
             except ValueError as error:
                 raise TextError(str(error)) from None
             if times and now < times[-1]:
-                raise TextError(f"now is {now}, before the last item at {times[-1]}; it must not be earlier")
+                raise TextError(f"now ({now}) is earlier than the time of the last item in the history ({times[-1]})")
         behaviours: list[int] = []
         if self.config.reads_behaviours:
             self._refuse_incomplete(history.behaviours, history.items, name=BEHAVIOURS)

@@ -196,7 +196,7 @@ def _refuse_idle(training: TrainingConfig, *, names: Collection[str]) -> None:
 def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
     missing = [name for name in own.task.reads if name not in own.train]
     if missing:
-        raise ConfigError(f"the task reads the column {' and '.join(missing)}, which the store does not have")
+        raise ConfigError(f"the task reads columns that the prepared data does not have: {', '.join(missing)}")
     refuse_unknown_metrics(training, metrics=own.judge.metrics)
     if training.batch.tokens == "auto":
         raise ConfigError("training.batch.tokens = 'auto' is not supported for a task of your own; set a number")

@@ -219,7 +219,7 @@ def own_rows(rows: int, *, size: int, device: torch.device) -> Tensor:
 
 
 class CausalTransformerConfig(TransformerConfig):
-    """A Transformer that reads from left to right."""
+    """A Transformer in which each position attends to itself and to earlier positions only."""
 
     mixer: MixerName = "attention"
     """How a token is combined with those before it: attention (the paper), ssru (Kim 2019) or average (Zhang 2018).

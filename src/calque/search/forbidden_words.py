@@ -112,7 +112,7 @@ class Forbidden:
     def _append(self, number: int, surface: bytes) -> int:
         """The state of the automaton after reading `surface` in state `number`.
 
-        A state stands for the longest suffix of the text that may become a forbidden word.
+        A state stands for the longest suffix of the text so far with which a forbidden word begins.
         """
         suffix = self.words.suffix(self.suffixes[number], surface)
         if suffix not in self.numbers:

@@ -55,7 +55,10 @@ class Hooks(NamedTuple):
     """Returns the sentences whose search is given up, as indices in the initial batch."""
 
     def given_up(self, sentences: Tensor) -> Tensor | None:
-        """Which of the sentences [B], indices in the initial batch, are given up; None if none of them is."""
+        """A mask [B] of the sentences whose search an observer abandons, or None if there are none.
+
+        `sentences` [B] are their indices in the initial batch.
+        """
         indices = self.give_up() if self.give_up is not None else ()
         return torch.isin(sentences, torch.tensor(list(indices), device=sentences.device)) if indices else None
 

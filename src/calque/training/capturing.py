@@ -34,7 +34,7 @@ class Captured(NamedTuple):
 
 
 class CapturedPasses:
-    """Runs the passes of a training step. Each batch shape is captured when it first occurs.
+    """Runs the passes of a training step as CUDA graphs, captured when a batch shape first occurs.
 
     Before it is captured, the pass runs twice on another stream: once so that libraries and the compiler can set
     themselves up, and once to check that the host never waits for the device, which a graph cannot record. Gradients

@@ -65,8 +65,8 @@ def test_the_model_has_the_mean_weights_of_the_chosen_checkpoints(
 @pytest.mark.parametrize(
     ("of", "message"),
     [
-        ("last", r"it has 4 checkpoints, of steps 4, 8, 12, 14; 5 are needed"),
-        ("best", r"it has 4 validated checkpoints, of steps 4, 8, 12, 14; 5 are needed"),
+        ("last", r"has 4 checkpoints, of steps 4, 8, 12, 14, but 5 are needed"),
+        ("best", r"has 4 validated checkpoints, of steps 4, 8, 12, 14, but 5 are needed"),
     ],
 )
 def test_too_few_checkpoints_are_listed(of: Literal["last", "best"], message: str, run: Path, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_too_few_checkpoints_are_listed(of: Literal["last", "best"], message: st
 
 def test_a_run_without_checkpoints_is_rejected(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
-    with pytest.raises(FolderError, match=r"it has 0 checkpoints; at least 1 are needed"):
+    with pytest.raises(FolderError, match=r"has 0 checkpoints, but at least 1 are needed"):
         average_run(tmp_path / "run", of="last", count=None, output=tmp_path / "mean")
 
 

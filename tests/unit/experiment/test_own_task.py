@@ -106,7 +106,7 @@ def test_a_task_whose_batches_cannot_be_split_is_reported(tmp_path: Path) -> Non
 def test_missing_columns_unknown_metrics_and_changed_data_are_rejected(tmp_path: Path) -> None:
     own = frames_task()
     lacking = own._replace(train=store_in_memory({"symbols": frames_rows()}))
-    with pytest.raises(calque.ConfigError, match="reads the column frames"):
+    with pytest.raises(calque.ConfigError, match="reads columns that the prepared data does not have: frames"):
         calque.train(CONFIG, task=lacking, run=tmp_path / "a", quiet=True)
     with pytest.raises(calque.ConfigError, match="'bleu' is not one of accuracy, loss"):
         calque.train({"training": {"metric": "bleu"}}, task=own, run=tmp_path / "b", quiet=True)

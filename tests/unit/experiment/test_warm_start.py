@@ -137,7 +137,7 @@ def test_an_adaptive_output_layer_needs_the_same_vocabulary(old: Run, tmp_path: 
 
 
 def test_a_vocabulary_that_is_mostly_unknown_is_rejected(old: Run, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"has only 4 of 20 source pieces; use its vocabulary with text\.kind"):
+    with pytest.raises(ConfigError, match=r"has only 4 of the 20 source pieces; use its vocabulary with text\.kind"):
         make(tmp_path, "luong", f"training.warm_start={old.folder}", letters="ijklmnopqrstuvwx")
     assert not (tmp_path / "run" / "config.toml").exists(), "the name can be used again"
 
@@ -153,7 +153,7 @@ def test_a_given_vocabulary_that_is_mostly_unknown_is_rejected_before_the_data_i
     monkeypatch.setattr("calque.data.prepare._fill", unprepared)
     values = toy_values(toy_corpus(tmp_path / "corpus"), "luong", *SHORT, f"training.warm_start={old.folder}")
     values["text"] = {"kind": "given", "path": str(foreign.folder)}
-    with pytest.raises(ConfigError, match="has only 4 of 20 source pieces"):
+    with pytest.raises(ConfigError, match="has only 4 of the 20 source pieces"):
         train(values, run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
