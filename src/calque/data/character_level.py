@@ -45,7 +45,7 @@ SideKind = Literal["symbols", "word", "features", "text"]
 
 
 class CharacterLevel(NamedTuple):
-    """The units in which the two sides of character-level pairs should be read, and the evidence for them."""
+    """Whether each side of the pairs should be split into characters or words, as found in the data, and why."""
 
     source: Unit
     target: Unit

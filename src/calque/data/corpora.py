@@ -244,8 +244,8 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
     """Yields the lines of a corpus in blocks, in bounded memory.
 
     Raises a DataError at the end of the shortest file if the files have different numbers of lines, and at the end of a
-    file of histories if users have several lines. Each file is read once; its digest in `digests`, under its key in
-    `paths`, is updated with its bytes. A block of labelled words ends at the end of a sentence.
+    file of histories if any user has more than one line. Each file is read once. Its bytes update its digest in
+    `digests`, whose keys are those of `paths(corpus)`. A block of labelled words ends at the end of a sentence.
     """
     if isinstance(corpus, SequenceCorpus):
         users: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Text as a column of a store, for language models: separate lines, or running text that includes end marks."""
+"""Text as a column of a store, for language models: separate lines, or running text with EOS after each line."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -97,7 +97,9 @@ def _sides(model: nn.Module) -> list[tuple[Side, nn.Module]]:
         case Model():
             return [("encoder", model.encoder), ("decoder", model.decoder)]
         case LanguageModel() if isinstance(model.network, NgramNetwork):
-            raise ConfigError("an n-gram model has neither layers nor gradients; inspect a text with it instead")
+            raise ConfigError(
+                "an n-gram model has neither layers nor gradients; use `calque inspect` with a text instead"
+            )
         case LanguageModel():
             return [("network", model.network)]
         case TaggerModel():

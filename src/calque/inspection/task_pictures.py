@@ -72,7 +72,9 @@ def _draw_text_attention(figure: Any, view: TextView) -> None:
 
 def _draw_text_beam(figure: Any, view: TextView) -> None:
     if view.continuation is None or view.continuation.beam is None:
-        raise DataError("there is no beam tree: the text was not continued by beam search")
+        raise DataError(
+            "there is no beam tree to draw, as the text was not continued by beam search; give --continuation"
+        )
     draw_beam(figure, view.continuation.beam)
 
 

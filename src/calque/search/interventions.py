@@ -59,7 +59,7 @@ class IntervenedState(NamedTuple):
 
 
 def start_intervened(state: Any, *, rows: int, device: torch.device) -> IntervenedState:
-    """The initial state of the step function that `intervened` returns, given that of its inner step."""
+    """The initial state of the step that `intervened` returns; `state` is the initial state of the step it wraps."""
     return IntervenedState(state, torch.zeros(rows, dtype=torch.long, device=device))
 
 

@@ -35,10 +35,10 @@ class Chunk(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Chunks, and which entry each of their cells belongs to.
+    """Chunks of sentence pairs, with the table entry of each cell, that is, of each pair of a target and a source word.
 
-    The entries of a block are listed once, so that the table of all entries, which is larger than any CPU cache, is
-    read and written once per block and in order.
+    Each entry that a block uses is listed once and in order, so that the table of all entries, which is larger than any
+    CPU cache, is read and written only once per block.
     """
 
     chunks: tuple[Chunk, ...]

@@ -48,7 +48,7 @@ class TagTables(NamedTuple):
 
 
 class TableSettings(NamedTuple):
-    """The settings for estimating the tables."""
+    """How the probability tables of a hidden Markov tagger are estimated."""
 
     order: int = 3
     """The length of the n-grams of labels: 3 for trigrams, 2 for bigrams, 1 for labels that are independent."""

@@ -38,7 +38,7 @@ def noun_phrase(phrase: NounPhrase, *, at: Part) -> list[Word]:
         case Asked():
             return spell("谁", at)
         case Described():
-            raise AssertionError("a described noun needs its relative clause")
+            raise AssertionError("a noun that is described by a relative clause was given without the clause")
 
 
 def _nominal(phrase: Nominal, *, at: Part) -> list[Word]:

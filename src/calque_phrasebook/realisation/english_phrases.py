@@ -43,7 +43,7 @@ def noun_phrase(phrase: NounPhrase, *, at: Part, position: int = 0) -> list[Word
         case Asked():
             return spell("who" if position == 0 else "what", at)
         case Described():
-            raise AssertionError("a described noun needs its relative clause")
+            raise AssertionError("a noun that is described by a relative clause was given without the clause")
 
 
 def _nominal(phrase: Nominal, *, at: Part) -> list[Word]:

@@ -66,7 +66,7 @@ def noun_phrase(phrase: NounPhrase, *, case: Case, at: Part) -> list[Word]:
         case Asked():
             return spell("wer" if case == "nominative" else "was", at)
         case Described():
-            raise AssertionError("a described noun needs its relative clause")
+            raise AssertionError("a noun that is described by a relative clause was given without the clause")
 
 
 def fixed(phrase: Phrase | None, *, at: Part) -> list[Word]:
