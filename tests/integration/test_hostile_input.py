@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from calque.commands.standard_streams import prepare_streams
+from calque.config import read_toml, values_to_toml
 from calque.engine import load
 from calque.engine.engine import NO_MEMORY
 from calque.engine.types import Request
@@ -136,6 +137,20 @@ def test_a_deeply_nested_config_is_refused(depth: int, open_: str, command: Comm
     (tmp_path / "deep.toml").write_text(f"a = {open_ * depth}1{close * depth}\n")
     answer = command("train", "--config", tmp_path / "deep.toml")
     refused(answer, "deep.toml: not valid TOML: tables or lists are nested more than 100 levels deep")
+
+
+@pytest.mark.parametrize("section", ["task", "model"])
+def test_a_kind_that_is_no_text_is_refused(section: str, command: Command, trained: Path, tmp_path: Path) -> None:
+    """In a config, and in the config of a model folder that a hostile maker has sealed."""
+    config = tmp_path / "config.toml"
+    config.write_text(f"[{section}]\nkind = ['x']\n")
+    refused(command("train", "--config", config, "--run", tmp_path / "run"), f"{section}.kind")
+    model = Path(shutil.copytree(trained / "model", tmp_path / "model"))
+    values = read_toml(model / "config.toml")
+    values[section] = values.get(section, {}) | {"kind": ["x"]}
+    (model / "config.toml").write_text(values_to_toml(values))
+    reseal(model)
+    refused(command("translate", model), f"{section}.kind")
 
 
 def test_deep_settings_and_keys_are_refused(command: Command, trained: Path) -> None:

@@ -199,8 +199,13 @@ def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command
     ],
 )
 def test_settings_without_effect_are_refused(spoken: Spoken, command: Command, setting: str, reason: str) -> None:
-    for arguments in (["transcribe", spoken.run, spoken.wavs[0]], ["evaluate", spoken.run, "--audio", spoken.manifest]):
-        answer = command(*arguments, setting)
+    for arguments in (
+        ["transcribe", spoken.run, spoken.wavs[0], setting],
+        ["evaluate", spoken.run, "--audio", spoken.manifest, setting],
+        ["inspect", spoken.run, "--audio", spoken.wavs[0], setting],
+        ["compare", f"{spoken.run}:{setting}", f"second={spoken.run}", "--audio", spoken.manifest],
+    ):
+        answer = command(*arguments)
         assert answer.code == 2 and f"{setting} has no effect: {reason}" in answer.err, answer.err
 
 

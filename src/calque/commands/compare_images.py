@@ -43,7 +43,8 @@ def compare_captions(request: ComparisonRequest) -> Document:
 
 def _captioned(argument: Argument, entries: "Sequence[Entry]", *, options: Options) -> "System":
     """The captions of a model, and facts about it."""
-    from calque.commands.loading import search_of
+    from calque.commands.caption_scores import UNUSED
+    from calque.commands.loading import refuse_idle_beam_settings, search_of
     from calque.commands.progress import counting
     from calque.engine import Captioner, CaptionRequest
     from calque.evaluation.comparison.translations import System
@@ -52,6 +53,7 @@ def _captioned(argument: Argument, entries: "Sequence[Entry]", *, options: Optio
     settings = list(argument.settings)
     has_beam = any(setting.removeprefix("search.").startswith("beam=") for setting in settings)
     search = search_of(captioner.search, settings, beam=None if has_beam else options.beam, nbest=1, batch_tokens=None)
+    refuse_idle_beam_settings(settings, search=search, unused=UNUSED)
     texts, started = [], time.perf_counter()
     with counting(f"captioning with {argument.name}", total=len(entries)) as advance:
         for answer in captioner.answers(CaptionRequest(entry.image, search) for entry in entries):

@@ -55,6 +55,7 @@ def _transcribed(argument: Argument, test: AudioTest, *, options: Options) -> "T
     """The transcripts of a model, and facts about it."""
     from calque.commands.loading import search_of
     from calque.commands.progress import counting
+    from calque.commands.recogniser_scores import refuse_idle_speech_settings
     from calque.data.audio import Clip
     from calque.engine import Recogniser
     from calque.evaluation.comparison.transcripts import TranscribedSystem
@@ -64,6 +65,7 @@ def _transcribed(argument: Argument, test: AudioTest, *, options: Options) -> "T
     has_beam = any(setting.removeprefix("search.").startswith("beam=") for setting in settings)
     beam = None if has_beam else options.beam
     search = search_of(recogniser.search, settings, beam=beam, nbest=1, batch_tokens=None)
+    refuse_idle_speech_settings(settings, search=search, recogniser=recogniser, language=None)
     texts, started = [], time.perf_counter()
     with counting(f"transcribing with {argument.name}", total=len(test.clips)) as advance:
         for answer in recogniser.answers(map(Clip.of, test.clips), search=search):

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from calque.commands.caption_scores import UNUSED
 from calque.commands.inspect_questions import Question
 from calque.commands.inspect_tables import Brief, alternatives, number, share
 from calque.commands.inspect_task import TaskInspection, View, ViewOptions
-from calque.commands.loading import search_of
+from calque.commands.loading import refuse_idle_beam_settings, search_of
 from calque.commands.rendering import one_field
 from calque.commands.tables import table
 from calque.engine import Captioner
@@ -26,6 +27,7 @@ class CaptionInspection(TaskInspection[Captioner, CaptionView]):
 
     def view(self, loaded: Captioner, name: str, question: Question, options: ViewOptions) -> View:
         search = search_of(loaded.search, options.settings, beam=None, nbest=1, batch_tokens=None)
+        refuse_idle_beam_settings(list(options.settings), search=search, unused=UNUSED)
         return View(name, inspect_caption(loaded, Path(str(question.text)), search=search))
 
     def lines(self, view: CaptionView, *, name: str | None = None) -> Iterator[str]:

@@ -8,6 +8,7 @@ from calque.commands.inspect_questions import Question
 from calque.commands.inspect_tables import Brief, alternatives, number, share
 from calque.commands.inspect_task import TaskInspection, View, ViewOptions
 from calque.commands.loading import load_language_model, search_of
+from calque.commands.recogniser_scores import refuse_idle_speech_settings
 from calque.commands.rendering import one_field
 from calque.commands.tables import table
 from calque.engine import Recogniser, TextGenerator
@@ -61,6 +62,7 @@ class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
         language: TextGenerator | None = None,
     ) -> View:
         search = search_of(loaded.search, options.settings, beam=None, nbest=1, batch_tokens=None)
+        refuse_idle_speech_settings(list(options.settings), search=search, recogniser=loaded, language=options.language)
         path = Path(str(question.text))
         return View(name, inspect_recording(loaded, path, search=search, language=language, target=question.target))
 

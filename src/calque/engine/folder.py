@@ -300,9 +300,11 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
     origin = str(folder / "config.toml")
     task = values.get("task")
     kind = task.get("kind") if isinstance(task, dict) else None
+    if not isinstance(kind, str):
+        kind = None  # a mistake that the config of a translation model reports
     if kind == "own":
         raise _own_model_error(folder)
     if kind not in _READERS and _is_statistical(values):
         return read_phrase_translator(folder, check(PhraseFolder, values, origin=origin, written=True))
-    reader = _READERS.get(str(kind), _Reader(TranslationFolder, read_translator))
+    reader = _READERS.get(kind or "", _Reader(TranslationFolder, read_translator))
     return reader.read(folder, check(reader.config, values, origin=origin, written=True), format=format)

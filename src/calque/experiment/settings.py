@@ -116,15 +116,16 @@ def with_kinds(values: Values) -> Values:
     """
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
-        kind = TASKS.get(model.get("kind", "encoder-decoder"), "translation")
+        kind = TASKS.get(str(model.get("kind", "encoder-decoder")), "translation")
         task = {"kind": kind, **(task or {})}
     if isinstance(task, dict):
         task = {"kind": "translation", **task}
         values = {**values, "task": task}
-        if isinstance(model, dict) and task["kind"] in MODELS:
-            values = {**values, "model": {"kind": MODELS[task["kind"]][0], **model}}
-        elif model is None and task["kind"] in MODELS and task["kind"] != "translation":
-            values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
+        kind = str(task["kind"])
+        if isinstance(model, dict) and kind in MODELS:
+            values = {**values, "model": {"kind": MODELS[kind][0], **model}}
+        elif model is None and kind in MODELS and kind != "translation":
+            values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[kind]].model)}
         if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
             values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
         if isinstance(model, dict) and model.get("kind") == "phrase-based":

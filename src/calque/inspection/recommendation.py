@@ -13,6 +13,7 @@ from torch import Tensor
 
 from calque.engine.engine import lock_of
 from calque.engine.recommender import EncodedHistory, History, Recommender
+from calque.errors import DataError
 from calque.inspection.attention_maps import AttentionMap, AttentionRecorder, mean_weights
 from calque.inspection.document import Weights, as_lists, attention_values, model_summary, rounded
 from calque.inspection.pictures import ACCENT, heat_map, plain, save_figure
@@ -38,7 +39,8 @@ class RecommendationView(NamedTuple):
     unknown: int  # items of the history that are not in the catalogue
     is_cold: bool  # whether the history has no known item, so that popularity decides
     excludes_seen: bool
-    candidates: list[CandidateItem]  # the most likely items, seen ones included, best first
+    candidates: list[CandidateItem]
+    """The most likely items, seen ones included, best first, and the first recommended item if it is not among them."""
     influence: list[float]
     """How much each item of the history raises the log-probability of the first recommended item: the difference from
     the same history without it. Times and behaviours of the other items do not change."""
@@ -78,17 +80,17 @@ def inspect_recommendation(
         if value != -math.inf
     ]
     excludes = recommender.task.exclude_seen
-    best = next((item for item in found if not (item.is_seen and excludes)), None)
-    targets = [*found[:candidates], *([best] if best is not None else [])]
-    contributions = _contributions(recommender, encoded, targets, scores[0])
+    best = next((place for place, item in enumerate(found) if not (item.is_seen and excludes)), None)
+    shown = [item for place, item in enumerate(found) if place < candidates or place == best]
+    contributions = _contributions(recommender, encoded, shown, scores[0])
     return RecommendationView(
         catalogue.names(encoded.items),
         encoded.unknown,
         not encoded.items,
         excludes,
-        found[:candidates],
-        contributions[-1] if best is not None else [0.0] * len(encoded.items),
-        contributions[: len(found[:candidates])],
+        shown,
+        contributions[min(best, candidates)] if best is not None else [0.0] * len(encoded.items),
+        contributions,
         recorder.maps() if encoded.items else [],
     )
 
@@ -101,7 +103,8 @@ def _contributions(
         return [[] for _ in candidates]
     targets = recommender.catalogue.item_ids([item.item for item in candidates])
     without = [_without(encoded, place) for place in range(len(encoded.items))]
-    changed = recommender.model.scores(recommender.batch(without))[:, targets]
+    with lock_of(recommender.model):
+        changed = recommender.model.scores(recommender.batch(without))[:, targets]
     raised: list[list[float]] = (scores[targets] - changed).T.tolist()
     return raised
 
@@ -148,6 +151,8 @@ def draw_recommendation(path: Path, view: RecommendationView, *, picture: str) -
 
 def _draw_history(figure: Any, view: RecommendationView) -> None:
     """Draws the attention to each item of the history, if any, and its influence on the first recommended item."""
+    if not view.items:
+        raise DataError("the history has no item of the catalogue to draw; draw the candidates instead")
     rows = [("attention", view.attention)] if view.attention is not None else []
     rows.append(("influence", view.influence))
     figure.set_size_inches(min(40.0, max(5.0, 2.2 + 0.36 * len(view.items))), 2.6)

@@ -53,16 +53,26 @@ def test_influence_is_what_leaving_an_item_out_changes(recommender: Recommender)
 
 def test_contributions_are_the_influence_on_every_candidate(recommender: Recommender) -> None:
     view = inspect_recommendation(recommender, HISTORY, candidates=5)
-    assert len(view.contributions) == 5 and all(len(row) == len(view.items) for row in view.contributions)
+    assert len(view.contributions) == len(view.candidates) and {len(row) for row in view.contributions} == {3}
     without = History(["g0i1", "new", "g0i2"], [60, 70, 90], ["view"] * 3, now=120)
     scores = dict(recommender.recommend(without, top=100, exclude_seen=False))
     for candidate, row in zip(view.candidates, view.contributions, strict=True):
         assert row[0] == pytest.approx(candidate.log_prob - scores[candidate.item], abs=1e-9)
     shown = [item.item for item in view.candidates]
-    if view.recommended:
-        assert view.contributions[shown.index(view.recommended[0].item)] == pytest.approx(view.influence)
+    assert view.contributions[shown.index(view.recommended[0].item)] == pytest.approx(view.influence)
     cold = inspect_recommendation(recommender, History(["new"], [0], ["view"]), candidates=5)
     assert cold.contributions == [[]] * 5 and cold.influence == []
+
+
+def test_the_recommended_item_is_shown_however_many_seen_items_are_likelier(recommender: Recommender) -> None:
+    every = recommender.recommend(History([]), top=8).items
+    history = History(every, list(range(8)), ["view"] * 8, now=20)
+    for candidates in (1, 2, 12):
+        view = inspect_recommendation(recommender, history, candidates=candidates)
+        assert view.recommended[0].item == recommender.recommend(history, top=1).items[0]
+        assert candidates <= len(view.candidates) <= candidates + 1
+        place = view.candidates.index(view.recommended[0])
+        assert view.contributions[place] == pytest.approx(view.influence)
 
 
 def test_attention_is_that_of_the_last_position(recommender: Recommender) -> None:
