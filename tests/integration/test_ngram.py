@@ -216,7 +216,7 @@ def test_arpa_files_are_exported_and_imported(
         assert command("ngram", "export", runs[reading], "--output", packed).code == 0
         assert decompress(packed.read_bytes()) == arpa.read_bytes()
     answer = command("ngram", "export", runs[reading], "--output", tmp_path / "packed.zst")
-    assert answer.code == 2 and "name the file .gz, .xz or .bz2" in answer.err
+    assert answer.code == 2 and "use a name that ends in .gz, .xz or .bz2" in answer.err
     expected = command("evaluate", runs[reading], "--text", files["test"]).out
     for name, more in (("own", []), ("like", ["--like", runs[reading]])):
         answer = command("ngram", "import", arpa, tmp_path / name, *more)

@@ -116,7 +116,7 @@ def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
         (["evaluate", tmp_path, "--conll", conllu, *named], "--columns has no effect on CoNLL-U"),
         (["data", "check", "--text", tmp_path / "none"], "none: No such file"),
         (["data", "check", "--text", text, "--test-source", text, "--test-target", text], "this task reads text"),
-        (["data", "check", "--text", text, "--columns", "a,b"], "--columns needs --conll"),
+        (["data", "check", "--text", text, "--columns", "a,b"], "--columns names the columns of --conll files"),
         (["data", "prepare", "--text", text, "--system", "tiny", "--out", tmp_path / "s"], "--text is for a language"),
         (["init", tmp_path / "b.toml", "--text", text, "--system", "tiny"], "--text is for a language model"),
         (["init", tmp_path / "b.toml", "--conll", text, "--system", "language"], "--conll is for a tagger"),

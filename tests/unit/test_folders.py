@@ -113,7 +113,7 @@ def test_a_foreign_folder_is_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="may not have written it"):
         write(tmp_path / "thesis", replace=True)
     (tmp_path / "thesis" / "manifest.json").write_text('{"kind": "web page"}')
-    with pytest.raises(FolderError, match="kind 'web page'"):
+    with pytest.raises(FolderError, match="contains a web page, not a model"):
         write(tmp_path / "thesis", replace=True)
     (tmp_path / "file").write_text("x")
     with pytest.raises(FolderError, match="not a folder"):
