@@ -10,7 +10,7 @@ from tests.spoken import recognition_values
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("head", "steps", "most"), [("ctc", 900, 10), pytest.param("hybrid", 3000, 35, marks=pytest.mark.full)]
+    ("head", "steps", "most"), [("ctc", 1600, 10), pytest.param("hybrid", 3000, 35, marks=pytest.mark.full)]
 )
 def test_a_recogniser_learns_to_write_down_tones(tmp_path, seed, head, steps, most) -> None:
     """A hybrid, whose decoder of width 12 learns more slowly, has more steps and a looser bound on the WER."""
