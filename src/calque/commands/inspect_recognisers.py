@@ -87,7 +87,8 @@ def recording_lines(view: RecordingView, *, name: str | None = None) -> Iterator
     if name is not None:
         yield f"model        {name}"
     yield f"audio        {one_field(view.audio)}, {view.seconds:.2f} s at {view.rate:,} Hz"
-    yield f"transcript   {one_field(view.text)}{' (given)' if view.is_given else ''}"
+    mark = " (given)" if view.is_given else _cut(view.best)
+    yield f"transcript   {one_field(view.text)}{mark}"
     terms = " + ".join(f"{weight:g} × {PARTS[part]}" for part, weight in view.weights.items())
     yield f"log P        {number(log_prob(view.best, view.weights))}{f' = {terms}' if len(view.weights) > 1 else ''}"
     if view.words and len(view.words) != len(view.tokens):
@@ -100,7 +101,7 @@ def recording_lines(view: RecordingView, *, name: str | None = None) -> Iterator
         yield ""
         shown = [part for part in PARTS if part in view.weights]
         rows = [
-            [_score(item), *(_part(item, part) for part in shown), one_field(item.text)]
+            [_score(item), *(_part(item, part) for part in shown), one_field(item.text) + _cut(item)]
             for item in view.candidates[:SHOWN]
         ]
         yield from table(["score", *(f"log P {PARTS[part]}" for part in shown), "candidate"], rows)
@@ -130,6 +131,10 @@ def _step(view: RecordingView, place: int) -> list[str]:
 
 def _score(candidate: SpeechCandidate) -> str:
     return "given" if candidate.score != candidate.score else number(candidate.score)
+
+
+def _cut(candidate: SpeechCandidate) -> str:
+    return " (cut)" if candidate.cut else ""
 
 
 def _part(candidate: SpeechCandidate, part: str) -> str:

@@ -38,7 +38,7 @@ function summaryPanel(recording) {
       h("dt", {}, t("recognition.recording")),
       h("dd", {}, sentenceText(source.text), ` (${t("recognition.length", {seconds: fixed(source.seconds, 2), rate: count(source.rate)})})`),
       h("dt", {}, t(target.given ? "recognition.given" : "recognition.transcript")),
-      h("dd", {dir: direction(target.text)}, sentenceText(target.text)),
+      h("dd", {dir: direction(target.text)}, sentenceText(target.text), target.cut ? ` (${t("recognition.cut")})` : null),
     ),
     h("h2", {}, t("recognition.features")),
     featureMap(recording),
@@ -151,7 +151,7 @@ function candidateTable({candidates, weights}) {
         ...parts.map((part) => ({label: `log P: ${t(`recognition.${part}`)}`, numeric: true})),
         {label: t("recognition.transcript"), class: "wide"},
       ],
-      rows: candidates.map((candidate) => [isNumber(candidate.score) ? fixed(candidate.score) : MISSING, ...parts.map((part) => fixed(candidate[part])), sentenceText(candidate.text)]),
+      rows: candidates.map((candidate) => [isNumber(candidate.score) ? fixed(candidate.score) : MISSING, ...parts.map((part) => fixed(candidate[part])), h("span", {}, sentenceText(candidate.text), candidate.cut ? ` (${t("recognition.cut")})` : null)]),
     }),
     parts.length > 1 ? h("p", {class: "hint"}, t("recognition.sum", {terms})) : null,
   ];

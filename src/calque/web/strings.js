@@ -288,6 +288,7 @@ export const strings = {
   "recognition.peak": ["Highest probability of CTC", "CTC 最高概率"],
   "recognition.rivals": ["Other labels there", "该处的其他标签"],
   "recognition.candidates": ["Transcripts that search found", "搜索找到的转写"],
+  "recognition.cut": ["cut at the maximum length", "达到最大长度，已被截断"],
   "recognition.ctc": ["CTC", "CTC"],
   "recognition.decoder": ["decoder", "解码器"],
   "recognition.language": ["language model", "语言模型"],
