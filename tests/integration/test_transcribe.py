@@ -188,6 +188,25 @@ def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command
     assert mixed.code == 2 and "cannot be combined" in mixed.err
 
 
+def test_words_that_are_heard_in_silence_are_errors(spoken: Spoken, tmp_path: Path, command: Command) -> None:
+    """A recording without a transcript keeps its line in --output, and what is inserted there is counted."""
+    first, second = spoken.wavs[:2]
+    texts = command("transcribe", spoken.run, first, second, "--format", "text").out.splitlines()
+    manifest = tmp_path / "m.jsonl"
+    entries = [{"audio": str(first), "text": ""}, {"audio": str(second), "text": texts[1]}]
+    manifest.write_text("\n".join(map(json.dumps, entries)) + "\n")
+    values = json.loads(
+        command("evaluate", spoken.run, "--audio", manifest, "--json", "--output", tmp_path / "out").out,
+        parse_constant=lambda name: pytest.fail(f"{name} is not JSON"),
+    )
+    assert (tmp_path / "out").read_text().splitlines() == texts and values["recordings"] == 2
+    assert values["wer"]["insertions"] == len(texts[0].split()) > 0
+    (tmp_path / "right.txt").write_text(f"\n{texts[1]}\n")
+    compared = command("compare", spoken.run, tmp_path / "right.txt", "--audio", manifest, "--bootstrap", 9, "--json")
+    model, right = json.loads(compared.out)["systems"]
+    assert right["scores"]["wer"] == 0 and model["scores"]["wer"] == pytest.approx(values["wer"]["rate"])
+
+
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
