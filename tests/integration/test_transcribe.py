@@ -134,7 +134,7 @@ def test_recordings_are_inspected_in_every_format(spoken: Spoken, tmp_path: Path
         (["--audio", "{a}", "a b"], "both --audio and sentences were given"),
         (["--audio", "{a}", "--audio", "{b}", "--target", "low"], "--target takes the text of a single file"),
         (["--audio", "{a}", "--audio", "{b}", "--output", "x.svg"], "a picture shows one sentence and one model"),
-        (["--audio", "{a}", "--prefix", "low"], "--prefix: supported for translation models only"),
+        (["--audio", "{a}", "--prefix", "low"], "--prefix: supported for neural translation models only"),
         (["--audio", "{a}", "--output", "x.svg", "--picture", "attention"], "no decoder, so there is no attention"),
         (["--audio", "{a}", "--output", "x.svg", "--picture", "beam"], "--picture"),
         (["--audio", "gone.wav"], "gone.wav: no such file"),

@@ -9,7 +9,7 @@ import typer
 from calque.commands.inputs import choice, device_and_precision
 from calque.commands.inspect_gradients import write_gradient_flow
 from calque.commands.inspect_output import FORMATS, output_format, write_views
-from calque.commands.inspect_questions import Question, questions_of, split_settings
+from calque.commands.inspect_questions import Question, questions_of, refuse_search_settings, split_settings
 from calque.commands.options import (
     Device,
     Precision,
@@ -191,15 +191,15 @@ def inspect(
         calque inspect runs/digits --audio call.wav --target "four two" --output aligned.svg
     """
     from calque.commands.inspect_task import ViewOptions
-    from calque.commands.inspect_tasks import TASKS
+    from calque.commands.inspect_tasks import TASKS, refuse_options
     from calque.commands.output import refuse_output
     from calque.inspection.what_if import Move, WhatIf
 
     what_if_options: dict[str, Any] = {"--prefix": prefix, "--forbid-word": forbid, "--attend": attend}
     task_options = {"--target": target, **what_if_options, "--states": states, "--index": index}
-    task_options |= {"--continuation": continuation, "--language": language}
+    task_options |= {"--continuation": continuation, "--language": language, "--saliency": saliency}
     if gradients:
-        other_options = {"--with": others, "--picture": picture, **task_options, "--saliency": saliency}
+        other_options = {"--with": others, "--picture": picture, **task_options}
         other_options |= {"a sentence": texts, "--image": images, "--audio": audio, "--target": None}
         _refuse_beside_gradients(other_options)
         write_gradient_flow(model, source, target, format=format, output=output, sentences=limit, device=device)
@@ -221,7 +221,8 @@ def inspect(
     sentences, settings = split_settings(texts or [])
     files = {"--image": images, "--audio": audio}
     questions = _file_questions(files, target=target, is_text=bool(sentences or source))
-    if not index and not questions:
+    is_text = not index and not questions
+    if is_text and (sentences or source or not settings):
         questions = questions_of(sentences, source=source, target=target, limit=limit)
     paths = [model, *(others or ())]
     if len(set(paths)) < len(paths):
@@ -230,12 +231,17 @@ def inspect(
     models = _load(paths, device=device, precision=precision)
     first = models[str(model)]
     task = TASKS[type(first)]
+    if not task.searches:
+        refuse_search_settings(settings, models=task.models)
+        sentences, settings = texts or [], []
+    if is_text and (sentences or source is None):
+        questions = questions_of(sentences, source=source, target=target, limit=limit)
     _refuse_picture(
         picture, written=written, states=states, views=(1 if task.is_joint else len(questions)) * len(paths)
     )
     _refuse_other_files(model, task, given=_given(files))
     questions = task.questions(first, questions, source=source, limit=limit)
-    task.refuse_options(_given(task_options))
+    refuse_options(task, _given(task_options))
     if index:
         if sentences or source is not None or output is not None:
             raise ConfigError(
@@ -281,10 +287,8 @@ def _refuse_other_files(model: Path, task: "TaskInspection[Any, Any]", *, given:
 
     for name in given:
         if name != task.reads:
-            (readers,) = (other.readers for other in TASKS.values() if other.reads == name)
-            raise ConfigError(
-                f"{name} is supported for {readers} only, but this model is for {task.task}; leave it out"
-            )
+            (models,) = (other.models for other in TASKS.values() if other.reads == name)
+            raise ConfigError(f"{name} is supported for {models} only, but this model is for {task.task}; leave it out")
     if task.advice and not given:
         raise ConfigError(f"{model} {task.advice}")
 

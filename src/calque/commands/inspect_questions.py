@@ -29,6 +29,18 @@ def split_settings(texts: Sequence[str]) -> tuple[list[str], list[str]]:
     return [text for text in texts if text not in settings], settings
 
 
+def refuse_search_settings(settings: Sequence[str], *, models: str) -> None:
+    """Raises a ConfigError for settings of search, which have no effect on models that do not search.
+
+    Any other argument of the form KEY=VALUE is text, such as the id of an item.
+    """
+    from calque.search.settings import SearchConfig
+
+    names = SearchConfig.model_fields
+    if idle := [text for text in settings if text.partition("=")[0].removeprefix("search.") in names]:
+        raise ConfigError(f"{', '.join(idle)}: search settings have no effect on {models}; leave them out")
+
+
 def questions_of(sentences: list[str], *, source: Path | None, target: str | None, limit: int) -> list[Question]:
     """The sentences, or the first `limit` lines of a file, with the lines of `target` as their translations."""
     if source is None:

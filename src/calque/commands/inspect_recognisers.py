@@ -31,9 +31,10 @@ class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
     """Recordings and their transcripts."""
 
     task = "recognition"
+    models = "speech recognisers"
+    searches = True
     pictures = tuple(RECORDING_PICTURES)
     reads = "--audio"
-    readers = "speech recognisers"
     advice = "is a speech recogniser, which reads recordings: give --audio FILE instead of sentences"
     options = frozenset({"--target", "--language"})
 

@@ -10,6 +10,7 @@ from calque.commands.compare_tasks import TASKS as COMPARED
 from calque.commands.compare_tasks import task_of
 from calque.commands.corpus_files import CorpusFiles
 from calque.commands.inspect_tasks import TASKS as INSPECTED
+from calque.commands.inspect_tasks import refuse_options
 from calque.commands.loading import EVALUATION_OPTIONS
 from calque.engine import Loaded
 from calque.errors import ConfigError
@@ -29,7 +30,7 @@ def test_the_help_names_every_picture() -> None:
 
 def test_models_that_read_files_say_which_option_names_them() -> None:
     for task in INSPECTED.values():
-        assert (task.reads == "text") == (not task.readers) == (not task.advice)
+        assert (task.reads == "text") == (not task.advice)
         assert task.reads == "text" or task.reads in task.advice
 
 
@@ -43,6 +44,16 @@ def test_every_kind_of_model_can_be_compared_and_the_message_says_how() -> None:
     for task in COMPARED:
         files = {option: Path("x") for option in (task.option, *(["--source"] if "--source" in task.usage else []))}
         assert task_of(files) is task
+
+
+def test_a_refused_option_names_all_models_that_support_it() -> None:
+    for task in INSPECTED.values():
+        for option in {option for other in INSPECTED.values() for option in other.options} - task.options:
+            with pytest.raises(ConfigError, match=f"{option}: supported for .* only, but") as refused:
+                refuse_options(task, [option])
+            for other in INSPECTED.values():
+                assert (f"{other.models}" in str(refused.value)) == (option in other.options)
+        refuse_options(task, sorted(task.options))
 
 
 @pytest.mark.parametrize(
