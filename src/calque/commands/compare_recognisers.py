@@ -142,6 +142,6 @@ RECOGNITION = TaskComparison(
     "--audio for speech recognisers",
     compare_recordings,
     transcript_tables,
-    takes=frozenset({"--group"}),
+    takes=frozenset({"--group", "--sentences", "--beam"}),
     searches=True,
 )
