@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns
+from calque.commands.column_options import column_names, found_format, refuse_idle_columns
 from calque.commands.compare_tables import bucket_rows, names_of, p_value_text, significance_note, size_and_speed
 from calque.commands.compare_task import Block, ComparisonRequest, Document, TaskComparison
 from calque.commands.compared_systems import Argument, load, model_facts, speed
@@ -62,7 +62,8 @@ def _layout(path: Path, *, columns: str | None, tagger: "Tagger | None") -> "tup
     """The layout of the file, and the names of its label column and its word column."""
     from calque.engine.tag_files import ColumnLayout
 
-    format: ColumnFormat = "conllu" if is_conllu(path) else "columns"
+    is_columns = bool(columns or (tagger is not None and tagger.columns))
+    format: ColumnFormat = found_format(path, is_columns=is_columns) or "columns"
     if tagger is not None:
         return (
             ColumnLayout.of(tagger, format=format, names=column_names(columns)),

@@ -112,7 +112,7 @@ class CorpusFiles(NamedTuple):
         """The setting `task.labels=NAME` for the predicted column, if the options determine it; otherwise none."""
         if self.label is not None:
             return [f"task.labels={json.dumps(self.label)}"]
-        if all(map(is_conllu, self.conll or ())):
+        if all(is_conllu(path, columns=self.columns) for path in self.conll or ()):
             return []
         return [f"task.labels={json.dumps(column_names(self.columns)[-1] if self.columns else 'label')}"]
 

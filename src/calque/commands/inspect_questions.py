@@ -76,11 +76,11 @@ def questions_of(sentences: list[str], *, source: Path | None, target: str | Non
 
 def labelled_words(tagger: "Tagger", path: Path, *, limit: int) -> list[Question]:
     """The sentences of a column file; empty if the file is plain text."""
-    from calque.commands.column_options import file_format
+    from calque.commands.column_options import found_format
     from calque.data.column_files import file_sentences
     from calque.engine.tag_files import ColumnLayout
 
-    format = file_format(path) or ("columns" if tagger.columns else None)
+    format = found_format(path, is_columns=bool(tagger.columns))
     if format is None:
         return []
     layout = ColumnLayout.of(tagger, format=format)
