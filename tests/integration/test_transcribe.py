@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import soundfile
@@ -120,9 +121,21 @@ def test_recordings_are_inspected_in_every_format(spoken: Spoken, tmp_path: Path
     assert texts == command("transcribe", spoken.run, first, second, "--format", "text").out.splitlines()
     for name in ("page.html", "a.svg", "a.png"):
         written = command("inspect", spoken.run, "--audio", first, "--output", tmp_path / name)
-        assert written.code == 0 and (tmp_path / name).stat().st_size > 5000, written.err
+        assert written.code == 0, written.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    (embedded,) = re.findall(r'<script type="application/json" id="document">(.*?)</script>', page, re.DOTALL)
+    (on_page,) = json.loads(embedded)["sentences"]
+    for key in ("source", "target", "words", "tokens", "candidates", "weights"):
+        assert on_page[key] == document["sentences"][0][key]
+    words = {f">{word}<" for word in texts[0].split()}
+    drawing = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert drawing.startswith("<?xml") and words and all(word in drawing for word in {*words, ">seconds<"})
+    pixels = plt.imread(tmp_path / "a.png")
+    assert min(pixels.shape[:2]) > 100 and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 50
     given = command("inspect", spoken.run, "--audio", first, "--target", "low high")
-    assert given.code == 0 and "low high (given)" in given.out
+    assert given.code == 0 and "low high (given)" in given.out and "warning" not in given.err
+    unknown = command("inspect", spoken.run, "--audio", first, "--target", "low lower")
+    assert f"warning: --target for {spoken.run}: read as unknown" in unknown.err and "'lower'" in unknown.err
 
 
 @pytest.mark.parametrize(
@@ -188,6 +201,17 @@ def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command
     assert mixed.code == 2 and "cannot be combined" in mixed.err
 
 
+def test_the_model_card_says_what_happens_to_other_rates(spoken: Spoken, tmp_path: Path) -> None:
+    card = "README.md"
+    assert "other recordings are resampled" in (spoken.run / "model" / card).read_text()
+    values = recognition_values(tmp_path)
+    values["task"] = {**values["task"], "resample": False}
+    values["training"] = {**values["training"], "steps": 1, "validate_every": 1}
+    with without_plots():
+        run = train(values, run=tmp_path / "run", quiet=True).folder
+    assert "other recordings are rejected" in (run / "model" / card).read_text()
+
+
 def test_words_that_are_heard_in_silence_are_errors(spoken: Spoken, tmp_path: Path, command: Command) -> None:
     """A recording without a transcript keeps its line in --output, and what is inserted there is counted."""
     first, second = spoken.wavs[:2]
@@ -250,6 +274,8 @@ def test_a_language_model_changes_transcripts_and_scores_alike(
     assert (tmp_path / "plain").read_text() != (tmp_path / "fused").read_text()
     wrong = command("evaluate", spoken.run, "--audio", manifest, "--language", spoken.run)
     assert wrong.code == 2 and "is a speech recogniser, not a language model" in wrong.err
+    inspected = command("inspect", spoken.run, "--audio", wavs[0], "--language", tmp_path / "language")
+    assert inspected.code == 0 and "log P language" in inspected.out, inspected.err
     idle = command("evaluate", spoken.run, "--text", manifest, "--language", tmp_path / "language")
     assert idle.code == 2 and "--language needs --audio" in idle.err
 

@@ -237,8 +237,12 @@ def test_the_page_of_a_recording_shows_the_documents_numbers(open_page: Open) ->
         expect(summary).to_contain_text(minus(candidate["decoder"]))
     names = page.locator(".panel-summary .time-name").all_text_contents()
     assert names == [item["word"] for item in recording["words"]]
+    expect(summary).to_contain_text("Transcripts that search found")
+    cut = sum(candidate["cut"] for candidate in recording["candidates"]) + recording["target"]["cut"]
+    assert cut and summary.inner_text().count("(cut at the maximum length)") == cut
     show(page, "posteriors")
     labels = recording["ctc"]["labels"]
+    expect(page.locator(".panel-posteriors")).to_contain_text(f"of {len(labels)} of {recording['ctc']['total']} labels")
     assert page.locator(".panel-posteriors .time-row").all_text_contents() == labels
     plane = page.locator(".panel-posteriors .time-plane")
     plane.focus()
@@ -252,6 +256,11 @@ def test_the_page_of_a_recording_shows_the_documents_numbers(open_page: Open) ->
     show(page, "attention")
     rows = page.locator(".panel-attention .time-row").all_text_contents()
     assert rows == recording["attention"]["rows"]
+
+
+def test_the_page_of_a_given_transcript_says_so(open_page: Open) -> None:
+    summary = open_page(recognition_page("hybrid", target="low high")).page.locator(".panel-summary")
+    expect(summary).to_contain_text("The given transcript, and those that search found")
 
 
 def test_features_and_attention_are_drawn_where_they_are(open_page: Open) -> None:

@@ -23,6 +23,7 @@ from calque.errors import ConfigError
 
 if TYPE_CHECKING:
     from calque.commands.inspect_task import TaskInspection
+    from calque.devices import DeviceName, PrecisionName
     from calque.engine import Loaded, Translator
 
 PICTURES = (
@@ -62,7 +63,8 @@ def inspect(
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Inspect this translation instead of the model's own; with --source, a file of them."
+            metavar="TEXT",
+            help="Inspect this translation or transcript instead of the model's own; with --source, a file of them.",
         ),
     ] = None,
     images: Annotated[
@@ -228,7 +230,8 @@ def inspect(
     if len(set(paths)) < len(paths):
         raise ConfigError("--with names a model that is already shown; name a different one")
     refuse_output(output, source)
-    models = _load(paths, device=device, precision=precision)
+    device_name, precision_name = device_and_precision(device, precision, gradients=True)
+    models = _load(paths, device=device_name, precision=precision_name)
     first = models[str(model)]
     task = TASKS[type(first)]
     if not task.searches:
@@ -251,7 +254,9 @@ def inspect(
             _build_index(loaded, Path(path), states=index_states)  # type: ignore[arg-type]
         return
     drawn = choice(picture or ("states" if states else task.pictures[0]), task.pictures, option="--picture")
-    options = ViewOptions(settings, what_if, True if saliency else None, states, continuation, language)
+    options = ViewOptions(
+        settings, what_if, True if saliency else None, states, continuation, language, device_name, precision_name
+    )
     views = task.views(models, questions, options)
     write_views(views, models, task, format=written, output=output, picture=drawn)
 
@@ -304,12 +309,11 @@ def _refuse_picture(picture: str | None, *, written: str, states: bool, views: i
         raise ConfigError("--picture states needs --states, which looks up the nearest states")
 
 
-def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, Loaded]":
+def _load(paths: Sequence[Path], *, device: "DeviceName", precision: "PrecisionName") -> "dict[str, Loaded]":
     """Loads the models, which must all be of one kind, and returns them by path."""
     from calque.engine import load, model_kind
 
-    names = device_and_precision(device, precision, gradients=True)
-    models = {str(path): load(path, device=names[0], precision=names[1]) for path in paths}
+    models = {str(path): load(path, device=device, precision=precision) for path in paths}
     kinds = {name: model_kind(loaded) for name, loaded in models.items()}
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())

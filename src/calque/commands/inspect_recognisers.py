@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from calque.commands.inputs import warn_unknown
 from calque.commands.inspect_questions import Question
 from calque.commands.inspect_tables import Brief, alternatives, number, share
 from calque.commands.inspect_task import TaskInspection, View, ViewOptions
@@ -41,12 +42,9 @@ class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
     def views(
         self, models: Mapping[str, Recogniser], questions: Sequence[Question], options: ViewOptions
     ) -> list[View]:
-        first = next(iter(models.values()))
         language = None
         if options.language is not None:
-            device: Any = first.device.type
-            precision: Any = str(next(first.model.parameters()).dtype).removeprefix("torch.")
-            language = load_language_model(options.language, device=device, precision=precision)
+            language = load_language_model(options.language, device=options.device, precision=options.precision)
         return [
             self.view(loaded, name, question, options, language=language)
             for question in questions
@@ -65,6 +63,8 @@ class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
         search = search_of(loaded.search, options.settings, beam=None, nbest=1, batch_tokens=None)
         refuse_idle_speech_settings(list(options.settings), search=search, recogniser=loaded, language=options.language)
         path = Path(str(question.text))
+        if question.target is not None:
+            warn_unknown(question.target, encode=loaded.tokenizer.encode, name=f"--target for {name}")
         return View(name, inspect_recording(loaded, path, search=search, language=language, target=question.target))
 
     def lines(self, view: RecordingView, *, name: str | None = None) -> Iterator[str]:

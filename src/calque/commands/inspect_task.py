@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from calque.commands.inspect_questions import Question
 from calque.commands.inspect_tables import Brief
+from calque.devices import DeviceName, PrecisionName
 from calque.engine import Loaded
 from calque.inspection.document import Weights, as_lists, model_summary
 from calque.inspection.states import SentenceStates
@@ -34,6 +35,8 @@ class ViewOptions(NamedTuple):
     states: bool
     continuation: int | None
     language: Path | None = None  # a language model
+    device: DeviceName = "auto"
+    precision: PrecisionName = "auto"
 
 
 class TaskInspection(ABC, Generic[Model, Inspected]):

@@ -75,6 +75,7 @@ class RecordingView(NamedTuple):
     posteriors: Tensor | None  # [S,L], of CTC
     attention: Tensor | None  # [U+1,S], of the decoder: each token and the end; [U,S] if the text was cut
     steps: list[TargetStep]  # of the decoder, end included unless the text was cut; none with CTC alone
+    vocabulary: int = 0  # labels of CTC, with those whose posteriors are not kept
 
     @property
     def best(self) -> SpeechCandidate:
@@ -147,6 +148,7 @@ def inspect_recording(
         None if log_probs is None else log_probs[:, labels].exp(),
         attention,
         steps,
+        0 if log_probs is None else log_probs.shape[1],
     )
 
 
@@ -255,7 +257,7 @@ def recording_values(view: RecordingView, *, weights: Weights = as_lists) -> dic
      "tokens": [{"piece", "start", "end", "peak", "rivals": [{"piece", "log_prob"}…]}…],
      "candidates": [{"text", "score", "ctc", "decoder", "language", "cut"}…], "weights": {part: weight},
      "features": {"values": W, "low", "high", "frequencies"},          // frames × bands, log-mel
-     "ctc": null | {"labels": […], "posteriors": W},                   // positions × labels
+     "ctc": null | {"labels": […], "total", "posteriors": W},          // positions × labels, of which there are `total`
      "attention": null | {"rows": [piece…], "weights": W}, "steps": […]}  // tokens and the end × positions
 
     On a page, the features are scaled from `low` to `high`, which become 0 and 1.
@@ -303,7 +305,9 @@ def recording_values(view: RecordingView, *, weights: Weights = as_lists) -> dic
             "high": rounded(high),
             "frequencies": rounded(view.frequencies),
         },
-        "ctc": None if view.posteriors is None else {"labels": view.labels, "posteriors": weights(view.posteriors)},
+        "ctc": None
+        if view.posteriors is None
+        else {"labels": view.labels, "total": view.vocabulary, "posteriors": weights(view.posteriors)},
         "attention": None
         if view.attention is None
         else {"rows": [step.piece for step in view.steps], "weights": weights(view.attention)},

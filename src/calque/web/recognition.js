@@ -80,10 +80,10 @@ const nearest = (numbers, wanted) => numbers.reduce((best, number, place) => (Ma
 const placed = (words) => words.map(({word, start, end}) => ({name: word, start, end}));
 
 /** The probabilities of labels over time, with the best alignment outlined. */
-function posteriorsPanel({source, tokens, ctc: {labels, posteriors}}) {
+function posteriorsPanel({source, tokens, ctc: {labels, total, posteriors}}) {
   const values = matrix(posteriors);
   return [
-    h("p", {class: "explanation"}, t("recognition.posteriors")),
+    h("p", {class: "explanation"}, t("recognition.posteriors", {shown: count(labels.length), total: count(total)})),
     timeMap({
       label: t("tab.posteriors"),
       rows: labels,
@@ -139,13 +139,13 @@ function tokenTable({tokens, ctc}) {
   });
 }
 
-/** The transcripts that search found, with the log-probability of each part of the model. */
-function candidateTable({candidates, weights}) {
+/** The given transcript, if there is one, and those that search found, with the log-probability of each part of the model. */
+function candidateTable({target, candidates, weights}) {
   const parts = PARTS.filter((part) => part in weights);
   const terms = parts.map((part) => `${weights[part]} × ${t(`recognition.${part}`)}`).join(" + ");
   return [
     table({
-      caption: t("recognition.candidates"),
+      caption: t(target.given ? "recognition.given-candidates" : "recognition.candidates"),
       columns: [
         {label: t("captioning.score"), numeric: true},
         ...parts.map((part) => ({label: `log P: ${t(`recognition.${part}`)}`, numeric: true})),

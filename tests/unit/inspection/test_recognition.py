@@ -11,11 +11,15 @@ import torch
 from recipes.digits.tones import WORDS
 from tests.unit.engine.test_recogniser import HEADS, RATE, language, recogniser, sound
 
-from calque.commands.inspect_recognisers import recording_lines
+from calque.commands.inspect_questions import Question
+from calque.commands.inspect_recognisers import RecordingInspection, recording_lines
+from calque.commands.inspect_task import ViewOptions
+from calque.engine import TextGenerator
 from calque.errors import ConfigError, DataError
 from calque.inspection.document import as_base64
 from calque.inspection.recognition import inspect_recording, log_prob, recogniser_summary, recording_values
 from calque.inspection.recognition_pictures import RECORDING_PICTURES, draw_recording
+from calque.inspection.what_if import WhatIf
 from calque.layers.ctc import BLANK
 from calque.search.ctc_prefix import collapse
 from calque.search.ctc_scoring import prefix_log_prob
@@ -156,6 +160,8 @@ def test_values_and_pictures_are_complete(audio: Path, tmp_path: Path, head: str
     view = inspect_recording(recogniser(head), audio, search=SEARCH)
     values = json.loads(json.dumps(recording_values(view), allow_nan=False))
     assert len(values["features"]["values"]) == len(view.features) and len(values["tokens"]) == len(view.tokens)
+    if values["ctc"] is not None:
+        assert values["ctc"]["total"] == len(recogniser(head).tokenizer.vocabulary) >= len(values["ctc"]["labels"])
     assert (values["ctc"] is None) == (head == "attention") and (values["attention"] is None) == (head == "ctc")
     json.dumps(recording_values(view, weights=as_base64), allow_nan=False)
     assert recogniser_summary(recogniser(head), name="runs/a")["head"] == head
@@ -167,6 +173,23 @@ def test_values_and_pictures_are_complete(audio: Path, tmp_path: Path, head: str
             continue
         assert draw_recording(path, view, picture=name) == []
         assert "seconds" in path.read_text(encoding="utf-8")
+
+
+def test_the_language_model_is_loaded_with_the_precision_that_was_asked_for(
+    audio: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, loaded = recogniser("ctc"), []
+
+    def spy(path: Path, **how: str) -> TextGenerator:
+        loaded.append({"path": path, **how})
+        return language(model)
+
+    monkeypatch.setattr("calque.commands.inspect_recognisers.load_language_model", spy)
+    options = ViewOptions(["beam=2"], WhatIf(), None, False, None, Path("english"), "cpu", "float64")
+    (view,) = RecordingInspection().views({"a": model}, [Question(str(audio))], options)
+    assert view.view.best.language is not None and loaded == [
+        {"path": Path("english"), "device": "cpu", "precision": "float64"}
+    ]
 
 
 def test_recordings_that_cannot_be_shown_are_errors(audio: Path, tmp_path: Path) -> None:
