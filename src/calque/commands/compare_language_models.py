@@ -87,8 +87,8 @@ def language_model_tables(document: Document) -> Iterator[Block]:
                 *(p_value_text(system["p_value"]) for _ in tested),
             ]
         )
-    counts = f"{test['words']:,} words in {test['lines']:,} lines, line ends counted"
-    yield f"{test['path']}: {counts}{significance_note(document)}", aligned(rows)
+    size = f"{test['words']:,} words in {test['lines']:,} lines, line ends counted"
+    yield f"{test['path']}: {size}{significance_note(document)}", aligned(rows)
     yield from size_and_speed(systems, names, unit="words")
     for section in document["sections"]:
         cells = [[f"{row[place]:.3f}" for row in section["nats"]] for place in range(len(section["buckets"]))]
