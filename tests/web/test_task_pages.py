@@ -235,15 +235,15 @@ def test_the_page_of_a_recording_shows_the_documents_numbers(open_page: Open) ->
     for candidate in recording["candidates"]:
         expect(summary).to_contain_text(minus(candidate["ctc"]))
         expect(summary).to_contain_text(minus(candidate["decoder"]))
-    names = page.locator(".panel-summary .time-name").all_text_contents()
-    assert names == [item["word"] for item in recording["words"]]
+    expect(page.locator(".panel-summary .time-name")).to_have_text([item["word"] for item in recording["words"]])
     expect(summary).to_contain_text("Transcripts that search found")
     cut = sum(candidate["cut"] for candidate in recording["candidates"]) + recording["target"]["cut"]
     assert cut and summary.inner_text().count("(cut at the maximum length)") == cut
     show(page, "posteriors")
     labels = recording["ctc"]["labels"]
     expect(page.locator(".panel-posteriors")).to_contain_text(f"of {len(labels)} of {recording['ctc']['total']} labels")
-    assert page.locator(".panel-posteriors .time-row").all_text_contents() == labels
+    expect(page.locator(".panel-posteriors .time-row")).to_have_text(labels)
+    expect(page.locator(".panel-posteriors .time-frame")).to_have_count(len(recording["tokens"]))
     plane = page.locator(".panel-posteriors .time-plane")
     plane.focus()
     page.keyboard.press("ArrowDown")
@@ -252,7 +252,6 @@ def test_the_page_of_a_recording_shows_the_documents_numbers(open_page: Open) ->
     expect(page.locator(".tooltip")).to_contain_text(labels[1])
     expect(page.locator(".tooltip")).to_contain_text(f"{value:.3f}")
     expect(page.locator(".tooltip")).to_contain_text(f"at {recording['source']['position']:.2f} s")
-    assert page.locator(".panel-posteriors .time-frame").count() == len(recording["tokens"])
     show(page, "attention")
     expect(page.locator(".panel-attention .time-row")).to_have_text(recording["attention"]["rows"])
 
@@ -271,6 +270,7 @@ def test_features_and_attention_are_drawn_where_they_are(open_page: Open) -> Non
     recording["attention"]["weights"] = [[float(column == place) for column in range(positions)]] * rows
     page = open_page(document).page
     show(page, "attention")
+    expect(page.locator(".panel-attention .time-row")).to_have_count(rows)  # drawn
     darkest = page.locator(".panel-attention canvas").evaluate(
         """canvas => {
             const {data} = canvas.getContext("2d").getImageData(0, canvas.height >> 1, canvas.width, 1);
@@ -294,6 +294,7 @@ def test_the_page_of_a_recommendation_shows_the_documents_numbers(open_page: Ope
     expect(rows.nth(1)).to_contain_text("yes")
     expect(rows.nth(0)).to_contain_text("0.500")
     plane = page.locator(".panel-summary .chart-plane")
+    expect(plane.locator("svg")).to_have_count(1)  # keys are lost before it is drawn
     plane.focus()
     page.keyboard.press("End")
     expect(page.locator(".tooltip")).to_contain_text("1.500")
@@ -304,8 +305,7 @@ def test_the_page_of_a_recommendation_shows_the_documents_numbers(open_page: Ope
     expect(page.locator(".tooltip")).to_contain_text("−0.750")
     for tab in ("contributions", "attention"):
         show(page, tab)
-        columns = page.locator(f".panel-{tab} .heatmap-columns .heatmap-label").all_inner_texts()
-        assert columns == history["items"]
+        expect(page.locator(f".panel-{tab} .heatmap-columns .heatmap-label")).to_have_text(history["items"])
 
 
 def test_histories_are_listed_and_cold_ones_say_so(open_page: Open) -> None:

@@ -31,7 +31,7 @@ class DiagonalModel(NamedTuple):
         return np.pad((1 - self.empty) * self.diagonal.matrix(shape), ((0, 0), (1, 0)), constant_values=self.empty)
 
     def align(self, lexical: Floats) -> Array:
-        """The most likely source positions [B,J] of target words (0: the null word), given probabilities [J,B,1+I]."""
+        """The most likely source positions [B,J] of target words (−1: the empty word), given t [J,B,1+I]."""
         targets, _, width = lexical.shape
         return most_likely_alignments(lexical * self.prior((width - 1, targets))[:, None])
 
