@@ -20,6 +20,7 @@ import calque
 from calque.data.pair_batch import pair_widths
 from calque.data.prepare import prepare
 from calque.engine import PhraseTranslator
+from calque.errors import DataError
 from calque.experiment import assembly_of
 from recipes.lineage.claims import LONG, loss_at_length
 from recipes.lineage.corpus import Corpus, derive_corpus
@@ -85,7 +86,11 @@ def trained_pieces(corpus: Corpus, out: Path) -> int:
 def collect_line(out: Path) -> dict[str, Any]:
     """The results of the statistical systems, and the number of pieces that networks read in training."""
     systems = [read_json(path) for name in STATISTICAL if (path := out / f"{name}.json").exists()]
-    return {"pieces": read_json(out / "pieces.json"), "systems": systems} if systems else {}
+    if not systems:
+        return {}
+    if not (out / "pieces.json").exists():
+        raise DataError(f"{out} has no pieces.json, which `run` writes at its end; start `run` with this folder again")
+    return {"pieces": read_json(out / "pieces.json"), "systems": systems}
 
 
 def line_results(kept: dict[str, Any]) -> Results:
@@ -130,12 +135,15 @@ def main() -> None:
     """Trains the statistical systems, or reports the whole line."""
     if sys.argv[1:2] == ["report"]:
         options = report_parser(__doc__).parse_args(sys.argv[2:])
-        kept = publish(options, collect=collect_line, page=page, name="whole line")
+        try:
+            kept = publish(options, collect=collect_line, page=page, name="whole line")
+        except DataError as error:
+            sys.exit(str(error))
         if options.write:
             draw_figure(options.write.parent / FIGURE, line_results(kept))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "report"])
+    parser.add_argument("command", choices=["run"], help="train; the options of `report` are in `report --help`")
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--names", nargs="+", choices=STATISTICAL, default=list(STATISTICAL))

@@ -133,7 +133,7 @@ def test_an_image_is_inspected(run, files, command: Command, tmp_path) -> None:
     for arguments, problem in (
         (("--image", files[0], "a sentence"), "both --image and sentences were given"),
         (("--image", tmp_path / "none.png"), "none.png: no such file"),
-        (("--image", files[0], "--prefix", "a"), "for translation models only"),
+        (("--image", files[0], "--prefix", "a"), "for neural translation models only"),
         (("--image", files[0], "--picture", "beam", "--output", tmp_path / "a.png"), "--picture"),
     ):
         answer = command("inspect", run, *arguments)

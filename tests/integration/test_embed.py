@@ -245,7 +245,7 @@ def test_sentences_are_inspected_together(run: Path, corpus, tmp_path: Path, com
         assert (tmp_path / name).read_bytes().startswith(start)
     assert command("inspect", run, *pairs, "--output", tmp_path / "p.png", "--picture", "projection").code == 0
     for options, message in (
-        (["a b", "--prefix", "x"], "--prefix: supported for translation models only"),
+        (["a b", "--prefix", "x"], "--prefix: supported for neural translation models only"),
         (["a b", "--gradients"], "cannot be combined with a sentence"),
         (["--gradients"], "gradient flow can be measured only for"),
         ([" "], "without words"),

@@ -131,7 +131,7 @@ def test_other_tasks(command, tmp_path: Path, task: str, text: str) -> None:
         assert command("inspect", run, text, "--output", tmp_path / name).code == 0
     refused = command("inspect", run, text, "--attend", "1:1")
     assert refused.code == 2
-    assert "for translation models only" in refused.err
+    assert "for neural translation models only" in refused.err
     if task == "language":
         assert "beam" in command("inspect", run, text, "--continuation", "3").out
 

@@ -165,6 +165,9 @@ def test_a_recommendation_is_inspected(runs, tmp_path: Path, command: Command) -
     assert shown.code == 0 and "influence" in shown.out and "1 items of the history are not" in shown.out, shown.err
     best = command("recommend", runs["items"], "--top", 1, stdin=b"u g0i0 g0i1 nowhere\n").out.split()[1]
     assert f"recommended  {best}\n" in shown.out
+    for histories in (["brand=acme"], ["g0i0", "brand=acme"]):  # ids that look like settings
+        found = json.loads(command("inspect", runs["items"], *histories, "--format", "json").out)["sentences"]
+        assert len(found) == len(histories) and found[-1]["unknown"] == 1
     path = write_records(tmp_path / "users.jsonl", users=3, seed=5)
     several = command("inspect", runs["timed"], "--source", path, "--output", tmp_path / "shown.json")
     assert several.code == 0, several.err
@@ -258,7 +261,13 @@ def _config(folder: Path) -> Path:
         (["evaluate", "TIMED", "--sequences", "users"], "lacks times and behaviours"),
         (["translate", "RUN", "--input", "users"], "is a recommender and cannot translate; `calque recommend"),
         (["score", "RUN", "--target", "users"], "is a recommender and cannot score text"),
-        (["inspect", "RUN", "g0i0", "--prefix", "a"], "for translation models only"),
+        (["inspect", "RUN", "g0i0", "--prefix", "a"], "for neural translation models only"),
+        (["inspect", "RUN", "g0i0", "beam=3"], "beam=3: search settings have no effect on recommenders"),
+        (["inspect", "RUN", "g0i0", "search.beam=3"], "search.beam=3: search settings have no effect"),
+        (["inspect", "RUN", "beam=3"], "beam=3: search settings have no effect"),
+        (["inspect", "RUN"], "nothing to inspect"),
+        (["inspect", "RUN", "g0i0", "--saliency"], "--saliency: supported for neural translation models, language"),
+        (["inspect", "RUN", "g0i0", "--target", "a"], "models, sentence encoders and speech recognisers only"),
         (["inspect", "RUN", "--gradients"], "is a recommender; gradient flow can be measured only for"),
         (["recommend", "RUN", "--top", "0"], "at least 1"),
     ],

@@ -56,6 +56,18 @@ def test_a_conllu_file_with_another_name_is_recognised(runs, tmp_path, command: 
     expected = command("tag", runs["upos"], "--input", path)
     answer = command("tag", runs["upos"], "--input", other)
     assert answer.code == 0 and answer.out == "# a comment\n" + expected.out, answer.err
+    for arguments in (
+        ["evaluate", runs["upos"], "--json", "--conll"],
+        ["compare", f"a={runs['upos']}", f"b={runs['upos']}", "--randomisation", 0, "--conll"],
+        ["data", "check", "--conll"],
+        ["inspect", runs["upos"], "--format", "json", "--source"],
+    ):
+        answers = [command(*arguments, file) for file in (path, other)]
+        assert [answer.code for answer in answers] == [0, 0], answers[1].err
+        if arguments[0] in ("evaluate", "inspect"):
+            assert answers[0].out.replace(str(path), "") == answers[1].out.replace(str(other), "")
+    named = command("data", "check", "--conll", other, "--columns", ",".join("abcdefghij"), "task.words=b")
+    assert "CoNLL-U" not in named.err  # --columns: not CoNLL-U
     other.write_text("1 2 3 4 5 6 7 8 9 10\n")  # words separated by spaces
     assert len(command("tag", runs["upos"], "--input", other).out.split()) == 10
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import soundfile
@@ -120,9 +121,21 @@ def test_recordings_are_inspected_in_every_format(spoken: Spoken, tmp_path: Path
     assert texts == command("transcribe", spoken.run, first, second, "--format", "text").out.splitlines()
     for name in ("page.html", "a.svg", "a.png"):
         written = command("inspect", spoken.run, "--audio", first, "--output", tmp_path / name)
-        assert written.code == 0 and (tmp_path / name).stat().st_size > 5000, written.err
+        assert written.code == 0, written.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    (embedded,) = re.findall(r'<script type="application/json" id="document">(.*?)</script>', page, re.DOTALL)
+    (on_page,) = json.loads(embedded)["sentences"]
+    for key in ("source", "target", "words", "tokens", "candidates", "weights"):
+        assert on_page[key] == document["sentences"][0][key]
+    words = {f">{word}<" for word in texts[0].split()}
+    drawing = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert drawing.startswith("<?xml") and words and all(word in drawing for word in {*words, ">seconds<"})
+    pixels = plt.imread(tmp_path / "a.png")
+    assert min(pixels.shape[:2]) > 100 and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 50
     given = command("inspect", spoken.run, "--audio", first, "--target", "low high")
-    assert given.code == 0 and "low high (given)" in given.out
+    assert given.code == 0 and "low high (given)" in given.out and "warning" not in given.err
+    unknown = command("inspect", spoken.run, "--audio", first, "--target", "low lower")
+    assert f"warning: --target for {spoken.run}: read as unknown" in unknown.err and "'lower'" in unknown.err
 
 
 @pytest.mark.parametrize(
@@ -134,7 +147,7 @@ def test_recordings_are_inspected_in_every_format(spoken: Spoken, tmp_path: Path
         (["--audio", "{a}", "a b"], "both --audio and sentences were given"),
         (["--audio", "{a}", "--audio", "{b}", "--target", "low"], "--target takes the text of a single file"),
         (["--audio", "{a}", "--audio", "{b}", "--output", "x.svg"], "a picture shows one sentence and one model"),
-        (["--audio", "{a}", "--prefix", "low"], "--prefix: supported for translation models only"),
+        (["--audio", "{a}", "--prefix", "low"], "--prefix: supported for neural translation models only"),
         (["--audio", "{a}", "--output", "x.svg", "--picture", "attention"], "no decoder, so there is no attention"),
         (["--audio", "{a}", "--output", "x.svg", "--picture", "beam"], "--picture"),
         (["--audio", "gone.wav"], "gone.wav: no such file"),
@@ -188,6 +201,36 @@ def test_error_rates_come_with_intervals(spoken: Spoken, tmp_path: Path, command
     assert mixed.code == 2 and "cannot be combined" in mixed.err
 
 
+def test_the_model_card_says_what_happens_to_other_rates(spoken: Spoken, tmp_path: Path) -> None:
+    card = "README.md"
+    assert "other recordings are resampled" in (spoken.run / "model" / card).read_text()
+    values = recognition_values(tmp_path)
+    values["task"] = {**values["task"], "resample": False}
+    values["training"] = {**values["training"], "steps": 1, "validate_every": 1}
+    with without_plots():
+        run = train(values, run=tmp_path / "run", quiet=True).folder
+    assert "other recordings are rejected" in (run / "model" / card).read_text()
+
+
+def test_words_that_are_heard_in_silence_are_errors(spoken: Spoken, tmp_path: Path, command: Command) -> None:
+    """A recording without a transcript keeps its line in --output, and what is inserted there is counted."""
+    first, second = spoken.wavs[:2]
+    texts = command("transcribe", spoken.run, first, second, "--format", "text").out.splitlines()
+    manifest = tmp_path / "m.jsonl"
+    entries = [{"audio": str(first), "text": ""}, {"audio": str(second), "text": texts[1]}]
+    manifest.write_text("\n".join(map(json.dumps, entries)) + "\n")
+    values = json.loads(
+        command("evaluate", spoken.run, "--audio", manifest, "--json", "--output", tmp_path / "out").out,
+        parse_constant=lambda name: pytest.fail(f"{name} is not JSON"),
+    )
+    assert (tmp_path / "out").read_text().splitlines() == texts and values["recordings"] == 2
+    assert values["wer"]["insertions"] == len(texts[0].split()) > 0
+    (tmp_path / "right.txt").write_text(f"\n{texts[1]}\n")
+    compared = command("compare", spoken.run, tmp_path / "right.txt", "--audio", manifest, "--bootstrap", 9, "--json")
+    model, right = json.loads(compared.out)["systems"]
+    assert right["scores"]["wer"] == 0 and model["scores"]["wer"] == pytest.approx(values["wer"]["rate"])
+
+
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
@@ -231,6 +274,8 @@ def test_a_language_model_changes_transcripts_and_scores_alike(
     assert (tmp_path / "plain").read_text() != (tmp_path / "fused").read_text()
     wrong = command("evaluate", spoken.run, "--audio", manifest, "--language", spoken.run)
     assert wrong.code == 2 and "is a speech recogniser, not a language model" in wrong.err
+    inspected = command("inspect", spoken.run, "--audio", wavs[0], "--language", tmp_path / "language")
+    assert inspected.code == 0 and "log P language" in inspected.out, inspected.err
     idle = command("evaluate", spoken.run, "--text", manifest, "--language", tmp_path / "language")
     assert idle.code == 2 and "--language needs --audio" in idle.err
 

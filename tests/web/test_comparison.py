@@ -142,6 +142,20 @@ def test_every_view_is_drawn_in_both_languages(open_page: Open, task: str) -> No
     assert all(texts[tab, "en"] != texts[tab, "zh"] for tab, _ in texts)
 
 
+@pytest.mark.parametrize("task", ["tagging", "language-modelling", "embedding", "recommendation"])
+def test_a_test_that_was_not_made_is_not_shown(open_page: Open, task: str) -> None:
+    document = DOCUMENTS[task]()
+    panel = open_page(document, view=VIEW).page.locator(".panel-scores")
+    expect(panel).to_contain_text("p-values")
+    cells = panel.locator("th, td").count()
+    document["randomisation"]["samples"] = 0
+    for system in document["systems"]:
+        system |= {"p_values": None, "p_value": None}
+    panel = open_page(document, view=VIEW).page.locator(".panel-scores")
+    expect(panel).not_to_contain_text("p-value")
+    assert 0 < panel.locator("th, td").count() < cells
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("task", DOCUMENTS)
 def test_there_are_no_serious_barriers(open_page: Open, task: str, theme: str, axe: str) -> None:

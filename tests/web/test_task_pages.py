@@ -236,8 +236,12 @@ def test_the_page_of_a_recording_shows_the_documents_numbers(open_page: Open) ->
         expect(summary).to_contain_text(minus(candidate["ctc"]))
         expect(summary).to_contain_text(minus(candidate["decoder"]))
     expect(page.locator(".panel-summary .time-name")).to_have_text([item["word"] for item in recording["words"]])
+    expect(summary).to_contain_text("Transcripts that search found")
+    cut = sum(candidate["cut"] for candidate in recording["candidates"]) + recording["target"]["cut"]
+    assert cut and summary.inner_text().count("(cut at the maximum length)") == cut
     show(page, "posteriors")
     labels = recording["ctc"]["labels"]
+    expect(page.locator(".panel-posteriors")).to_contain_text(f"of {len(labels)} of {recording['ctc']['total']} labels")
     expect(page.locator(".panel-posteriors .time-row")).to_have_text(labels)
     expect(page.locator(".panel-posteriors .time-frame")).to_have_count(len(recording["tokens"]))
     plane = page.locator(".panel-posteriors .time-plane")
@@ -250,6 +254,11 @@ def test_the_page_of_a_recording_shows_the_documents_numbers(open_page: Open) ->
     expect(page.locator(".tooltip")).to_contain_text(f"at {recording['source']['position']:.2f} s")
     show(page, "attention")
     expect(page.locator(".panel-attention .time-row")).to_have_text(recording["attention"]["rows"])
+
+
+def test_the_page_of_a_given_transcript_says_so(open_page: Open) -> None:
+    summary = open_page(recognition_page("hybrid", target="low high")).page.locator(".panel-summary")
+    expect(summary).to_contain_text("The given transcript, and those that search found")
 
 
 def test_features_and_attention_are_drawn_where_they_are(open_page: Open) -> None:

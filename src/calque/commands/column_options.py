@@ -35,16 +35,28 @@ def file_format(path: Path) -> "ColumnFormat | None":
     return "columns" if suffix.startswith((".conll", ".col", ".iob", ".bio", ".tsv")) else None
 
 
-def is_conllu(path: Path) -> bool:
-    """Whether the name of a file marks it as CoNLL-U."""
-    return file_format(path) == "conllu"
+def found_format(path: Path, *, is_columns: bool = False) -> "ColumnFormat | None":
+    """The format of a file of labelled words: that of its suffix; without a known one, CoNLL-U by its content, or None.
+
+    With `is_columns`, a file without a known suffix is a column file.
+    """
+    if format := file_format(path):
+        return format
+    if is_columns:
+        return "columns"
+    return "conllu" if _starts_as_conllu(path) else None
 
 
-def starts_as_conllu(path: Path) -> bool:
+def is_conllu(path: Path, *, columns: str | None = None) -> bool:
+    """Whether a file is CoNLL-U, by its suffix or, without a known one and without --columns, by its content."""
+    return found_format(path, is_columns=columns is not None) == "conllu"
+
+
+def _starts_as_conllu(path: Path) -> bool:
     """Whether the first line that is neither empty nor a comment is a word line of CoNLL-U."""
     from calque.data.lines import path_lines
 
-    if is_pipe(path):
+    if is_pipe(path) or not path.is_file():
         return False
     texts = (line.text for line in path_lines(path, invalid="replace"))
     first = next((text for text in texts if text.strip() and not text.startswith("#")), "")
@@ -55,7 +67,7 @@ def starts_as_conllu(path: Path) -> bool:
 def refuse_idle_columns(columns: str | None, *paths: Path | None) -> None:
     """Raises a ConfigError if --columns is given but all files are CoNLL-U, whose columns have fixed names."""
     given = [path for path in paths if path is not None]
-    if columns and given and all(map(is_conllu, given)):
+    if columns and given and all(is_conllu(path, columns=columns) for path in given):
         listed = ", ".join(map(str, given))
         raise ConfigError(
             f"--columns has no effect on CoNLL-U, whose columns have fixed names, and {listed} is CoNLL-U by its name; "
@@ -67,7 +79,7 @@ def refuse_unnamed_columns(path: Path, *, columns: str | None = None) -> None:
     """Raises a ConfigError if a file has more columns than --columns names (without the option: form and label)."""
     from calque.data.column_files import file_sentences
 
-    if is_conllu(path) or is_pipe(path):
+    if is_conllu(path, columns=columns) or is_pipe(path):
         return
     names = column_names(columns) or ("form", "label")
     first = next((rows for rows in file_sentences(path, format="columns") if rows.cells), None)

@@ -62,8 +62,9 @@ def compare(
         ),
     ] = None,
     metric: Annotated[
-        str, typer.Option(metavar="NAMES", help=f"Metrics, separated by commas: {', '.join(METRICS)}.")
-    ] = ",".join(METRICS),
+        str | None,
+        typer.Option(metavar="NAMES", help=f"Metrics, separated by commas; by default {', '.join(METRICS)}."),
+    ] = None,
     bootstrap: Annotated[
         int, count_option(at_least=0, help="The number of bootstrap resamples; 0 skips the test.")
     ] = 1000,
@@ -91,8 +92,9 @@ def compare(
         file_option(help="A file with one label per sentence, such as its domain; also report scores by label."),
     ] = None,
     sentences: Annotated[
-        int, count_option(help="The number of sentences to show in each direction, better and worse.")
-    ] = 1000,
+        int | None,
+        count_option(help="The number of sentences to show in each direction, better and worse; 1000 by default."),
+    ] = None,
     beam: Annotated[int | None, count_option(help="The beam size of all systems; RUN:beam=1 sets it for one.")] = None,
     format: Annotated[str, choice_option(choices=FORMATS, help="The format of standard output.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
@@ -154,14 +156,18 @@ def compare(
     task.refuse_settings(arguments)
     special: dict[str, object] = {"--columns": columns, "--train-source": train_source, "--train-target": train_target}
     special |= {"--train-text": train_text, "--tagger": tagger, "--sentence-labels": sentence_labels, "--group": group}
-    task.refuse_options([name for name, value in special.items() if value])
+    special |= {"--beam": beam, "--metric": metric, "--sentences": sentences}
+    special |= {"--no-training-data": not training_data}
+    task.refuse_options(
+        [name for name, value in special.items() if value is not None and value is not False and value != []]
+    )
     request = ComparisonRequest(
         arguments,
         files,
         Options(beam, *device_and_precision(device, precision), randomisation),
-        metrics=metric,
+        metrics=",".join(METRICS) if metric is None else metric,
         bootstrap=bootstrap,
-        sentences=sentences,
+        sentences=1000 if sentences is None else sentences,
         columns=columns,
         train_source=train_source,
         train_target=train_target,

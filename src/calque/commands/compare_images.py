@@ -76,6 +76,6 @@ CAPTIONING = TaskComparison(
     "--images for captioners",
     compare_captions,
     translation_tables,
-    takes=frozenset({"--group"}),
+    takes=frozenset({"--group", "--metric", "--sentences", "--beam"}),
     searches=True,
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calque.commands import compared_systems
-from calque.commands.compare_tables import bucket_rows, names_of, p_value_text, size_and_speed
+from calque.commands.compare_tables import bucket_rows, names_of, p_value_text, significance_note, size_and_speed
 from calque.commands.compare_task import Block, ComparisonRequest, Document, TaskComparison, refuse_files
 from calque.commands.compared_systems import Argument, corpus_texts, load, model_facts, read_lines, speed
 from calque.commands.tables import Row, aligned
@@ -74,7 +74,8 @@ def language_model_tables(document: Document) -> Iterator[Block]:
     """The tables of a comparison of language models, each with its title."""
     test, systems, metrics = document["test"], document["systems"], document["metrics"]
     names = names_of(systems)
-    rows: list[Row] = [["system", *(metric["title"] for metric in metrics), "per piece", "pieces", "p-value"]]
+    tested = ["p-value"] if document["randomisation"]["samples"] else []
+    rows: list[Row] = [["system", *(metric["title"] for metric in metrics), "per piece", "pieces", *tested]]
     for system in systems:
         scores = [f"{system['scores'][metric['name']]:.3f}" for metric in metrics]
         rows.append(
@@ -83,15 +84,11 @@ def language_model_tables(document: Document) -> Iterator[Block]:
                 *scores,
                 f"{system['per_piece']:.3f}",
                 f"{system['pieces']:,}",
-                p_value_text(system["p_value"]),
+                *(p_value_text(system["p_value"]) for _ in tested),
             ]
         )
-    trials = document["randomisation"]["samples"]
-    yield (
-        f"{test['path']}: {test['words']:,} words in {test['lines']:,} lines, line ends counted; p-values against "
-        f"{names[0]} by approximate randomisation, {trials:,} trials",
-        aligned(rows),
-    )
+    size = f"{test['words']:,} words in {test['lines']:,} lines, line ends counted"
+    yield f"{test['path']}: {size}{significance_note(document)}", aligned(rows)
     yield from size_and_speed(systems, names, unit="words")
     for section in document["sections"]:
         cells = [[f"{row[place]:.3f}" for row in section["nats"]] for place in range(len(section["buckets"]))]
@@ -108,5 +105,5 @@ LANGUAGE_MODELLING = TaskComparison(
     "--text for language models",
     compare_texts,
     language_model_tables,
-    takes=frozenset({"--train-text"}),
+    takes=frozenset({"--train-text", "--no-training-data"}),
 )

@@ -33,7 +33,7 @@ def compare_recordings(request: ComparisonRequest) -> Document:
     recordings = read_audio_test(manifest)
     clips = map(Clip.of, recordings.clips)
     names = [clip._replace(path=Path(clip.path).name).name(Path()) for clip in clips]
-    test = TranscribedTest(names, recordings.references, {"path": str(manifest)})
+    test = TranscribedTest(names, recordings.references, {"path": str(manifest)}, recordings.lines)
     files = {item.name: read_lines(item.path) for item in request.arguments if item.is_file}
     blank = [""] * len(names)
     check_transcripts(test, [TranscribedSystem(item.name, files.get(item.name, blank)) for item in request.arguments])
@@ -142,6 +142,6 @@ RECOGNITION = TaskComparison(
     "--audio for speech recognisers",
     compare_recordings,
     transcript_tables,
-    takes=frozenset({"--group"}),
+    takes=frozenset({"--group", "--sentences", "--beam"}),
     searches=True,
 )

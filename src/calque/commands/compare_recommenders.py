@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from calque.commands.compare_tables import significance_note
 from calque.commands.compare_task import Block, ComparisonRequest, Document, TaskComparison, refuse_files
 from calque.commands.compared_systems import load, model_facts, speed
 from calque.commands.tables import Row, aligned
@@ -60,10 +61,11 @@ def recommendation_tables(document: Document) -> Iterator[Block]:
     """The tables of a comparison of recommenders, each with its title."""
     test, systems = document["test"], document["systems"]
     names = [system["name"] for system in systems]
+    tested = SHOWN_METRICS if document["randomisation"]["samples"] else ()
     header: Row = [
         "system",
         *(name.upper() for name in SHOWN_METRICS),
-        *(f"p of {name.upper()}" for name in SHOWN_METRICS),
+        *(f"p of {name.upper()}" for name in tested),
         "better",
         "worse",
     ]
@@ -74,18 +76,14 @@ def recommendation_tables(document: Document) -> Iterator[Block]:
             [
                 system["name"],
                 *(f"{system['scores'][name]:.4f}" for name in SHOWN_METRICS),
-                *(f"{p_values[name]:.4f}" if name in p_values else "" for name in SHOWN_METRICS),
+                *(f"{p_values[name]:.4f}" if name in p_values else "" for name in tested),
                 *("" if system[key] is None else f"{system[key]:,}" for key in ("better", "worse")),
             ]
         )
     seen = "excluded" if test["seen_excluded"] else "included"
-    trials = document["randomisation"]["samples"]
-    yield (
-        f"{test['path']}: {test['users']:,} users, items of their histories {seen}; p-values against {names[0]} by "
-        f"approximate randomisation, {trials:,} trials; better and worse count users whose target ranks higher or "
-        "lower",
-        aligned(rows),
-    )
+    counts = f"{test['users']:,} users, items of their histories {seen}"
+    explained = f"better and worse count users whose target ranks higher or lower than with {names[0]}"
+    yield f"{test['path']}: {counts}{significance_note(document)}; {explained}", aligned(rows)
     for section in document["sections"]:
         lines = [
             [bucket, f"{section['counts'][place]:,}", *(f"{scores[place]:.4f}" for scores in section["scores"])]

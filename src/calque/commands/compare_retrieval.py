@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from calque.commands.compare_tables import names_of, size_and_speed
+from calque.commands.compare_tables import names_of, significance_note, size_and_speed
 from calque.commands.compare_task import Block, ComparisonRequest, Document, TaskComparison, refuse_files
 from calque.commands.compared_systems import model_facts, speed
 from calque.commands.retrieval_scores import read_pairs_of_lines, retrieval_ranks
@@ -42,12 +42,8 @@ def retrieval_tables(document: Document) -> Iterator[Block]:
     for system in systems:
         scores = [_score(system, metric["name"]) for metric in metrics]
         rows.append([system["name"], *scores, "" if system["different"] is None else f"{system['different']:,}"])
-    trials = document["randomisation"]["samples"]
-    yield (
-        f"{test['path']}: {test['sentences']:,} pairs; p-values in parentheses, against {names[0]}, by approximate "
-        f"randomisation, {trials:,} trials",
-        aligned(rows),
-    )
+    note = significance_note(document).replace("p-values", "in parentheses, p-values")
+    yield f"{test['path']}: {test['sentences']:,} pairs{note}", aligned(rows)
     lengths: list[Row] = [["words", "pairs", *names]]
     for row in document["lengths"]:
         lengths.append([row["label"], f"{row['count']:,}", *(f"{share:.1f}" for share in row["systems"])])

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns
-from calque.commands.compare_tables import bucket_rows, names_of, p_value_text, size_and_speed
+from calque.commands.column_options import column_names, found_format, refuse_idle_columns
+from calque.commands.compare_tables import bucket_rows, names_of, p_value_text, significance_note, size_and_speed
 from calque.commands.compare_task import Block, ComparisonRequest, Document, TaskComparison
 from calque.commands.compared_systems import Argument, load, model_facts, speed
 from calque.commands.tables import Row, aligned
@@ -62,7 +62,8 @@ def _layout(path: Path, *, columns: str | None, tagger: "Tagger | None") -> "tup
     """The layout of the file, and the names of its label column and its word column."""
     from calque.engine.tag_files import ColumnLayout
 
-    format: ColumnFormat = "conllu" if is_conllu(path) else "columns"
+    is_columns = bool(columns or (tagger is not None and tagger.columns))
+    format: ColumnFormat = found_format(path, is_columns=is_columns) or "columns"
     if tagger is not None:
         return (
             ColumnLayout.of(tagger, format=format, names=column_names(columns)),
@@ -105,11 +106,12 @@ def tagging_tables(document: Document) -> Iterator[Block]:
     """The tables of a comparison of taggers, each with its title."""
     test, systems, metrics = document["test"], document["systems"], document["metrics"]
     names = names_of(systems)
+    tested = metrics if document["randomisation"]["samples"] else []
     rows: list[Row] = [
         [
             "system",
             *(metric["title"] for metric in metrics),
-            *(f"p of {metric['title'].removesuffix(', %')}" for metric in metrics),
+            *(f"p of {metric['title'].removesuffix(', %')}" for metric in tested),
             "different",
         ]
     ]
@@ -118,12 +120,10 @@ def tagging_tables(document: Document) -> Iterator[Block]:
         different = "" if system["different"] is None else f"{system['different']:,} words"
         scores = [f"{system['scores'][metric['name']]:.2f}" for metric in metrics]
         rows.append(
-            [system["name"], *scores, *(p_value_text(p_values.get(metric["name"])) for metric in metrics), different]
+            [system["name"], *scores, *(p_value_text(p_values.get(metric["name"])) for metric in tested), different]
         )
-    trials = document["randomisation"]["samples"]
     yield (
-        f"{test['path']}: {test['words']:,} words in {test['sentences']:,} sentences; p-values against {names[0]} by "
-        f"approximate randomisation, {trials:,} trials",
+        f"{test['path']}: {test['words']:,} words in {test['sentences']:,} sentences{significance_note(document)}",
         aligned(rows),
     )
     yield from size_and_speed(systems, names, unit="words")

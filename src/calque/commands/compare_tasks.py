@@ -25,7 +25,11 @@ def task_of(files: Mapping[str, Path]) -> TaskComparison:
     is_pair = "--source" in files and "--target" not in files
     chosen = [task for task in TASKS if task.option in files or (task is TRANSLATION and is_pair)]
     if len(chosen) > 1:
-        given = " and ".join(task.option for task in chosen)
+        pair = ("--reference", "--source")  # of which one is enough to choose translation
+        names = [
+            next(name for name in pair if name in files) if task is TRANSLATION else task.option for task in chosen
+        ]
+        given = " and ".join(names)
         raise ConfigError(f"{given} belong to different tasks; give only one of them")
     if not chosen:
         usages = [task.usage for task in TASKS]

@@ -160,6 +160,7 @@ TRANSLATION = TaskComparison(
     "--source and --reference for translation",
     compare_translation_systems,
     translation_tables,
-    takes=frozenset({"--train-source", "--train-target", "--tagger", "--sentence-labels", "--group"}),
+    takes=frozenset({"--train-source", "--train-target", "--no-training-data", "--tagger", "--sentence-labels"})
+    | {"--group", "--metric", "--sentences", "--beam"},
     searches=True,
 )

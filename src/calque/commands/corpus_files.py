@@ -48,19 +48,24 @@ class CorpusFiles(NamedTuple):
 
     def check(self) -> None:
         """Raises an error if options belong to different tasks, or if files cannot be read."""
-        named = {kind.option: kind.model for kind in self.kinds}
-        for option, model in reversed(named.items()):
-            if other := self.pair_option or next((f"--{first}" for first in named if first != option), ""):
-                purpose = "translation" if other == self.pair_option else named[other.removeprefix("--")]
-                raise ConfigError(
-                    f"--{option} is for {model} and cannot be combined with {other}, which is for {purpose}; leave one "
-                    "of them out"
-                )
+        self.refuse_mixed()
         pairs = (self.source, self.target, self.alignments, self.valid.source, self.valid.target)
         tables = (self.tables.paths, self.valid.tables.paths)
         others = [getattr(files, kind.option) for files in (self, self.valid) for kind in KINDS]
         refuse_unreadable(*chain.from_iterable(paths or () for paths in (*pairs, *tables, *others)))
         self.check_columns()
+
+    def refuse_mixed(self) -> None:
+        """Raises a ConfigError if options belong to different tasks."""
+        named = {kind.option: kind.model for kind in self.kinds}
+        pairs = self.pair_option or _pair_option(self.valid, prefix="--valid-")
+        for option, model in reversed(named.items()):
+            if other := pairs or next((f"--{first}" for first in named if first != option), ""):
+                purpose = "translation" if other == pairs else named[other.removeprefix("--")]
+                raise ConfigError(
+                    f"--{option} is for {model} and cannot be combined with {other}, which is for {purpose}; leave one "
+                    "of them out"
+                )
 
     def check_columns(self) -> None:
         """Raises an error if --columns has no effect, or is missing for an existing file that needs it."""
@@ -74,6 +79,7 @@ class CorpusFiles(NamedTuple):
 
     def corpora(self) -> Corpora:
         """The values of the config's data section, as the options define it."""
+        self.refuse_mixed()
         self.table_columns.check(Tables(*map(_joined, self.tables, self.valid.tables)))
         train = pair_corpora(self.source, self.target) + self.tables.corpora(self.table_columns)
         add_alignments(train, self.alignments)
@@ -95,9 +101,7 @@ class CorpusFiles(NamedTuple):
     @property
     def pair_option(self) -> str:
         """The first option given that names sentence pairs; empty if there is none."""
-        options = {"--source": self.source, "--target": self.target}
-        options |= {f"--{kind}": paths for kind, paths in self.tables._asdict().items()}
-        return next((option for option, paths in options.items() if paths), "")
+        return _pair_option(self, prefix="--")
 
     @property
     def default_system(self) -> str:
@@ -108,7 +112,7 @@ class CorpusFiles(NamedTuple):
         """The setting `task.labels=NAME` for the predicted column, if the options determine it; otherwise none."""
         if self.label is not None:
             return [f"task.labels={json.dumps(self.label)}"]
-        if all(map(is_conllu, self.conll or ())):
+        if all(is_conllu(path, columns=self.columns) for path in self.conll or ()):
             return []
         return [f"task.labels={json.dumps(column_names(self.columns)[-1] if self.columns else 'label')}"]
 
@@ -124,6 +128,12 @@ class CorpusFiles(NamedTuple):
                 )
         if self.pair_option and task in {kind.task for kind in KINDS}:
             raise ConfigError(f"{self.pair_option}: {READS[task]}")
+
+
+def _pair_option(files: CorpusFiles | HeldOutFiles, *, prefix: str) -> str:
+    """The first option of a role that names sentence pairs; empty if there is none."""
+    options = {"source": files.source, "target": files.target, **files.tables._asdict()}
+    return next((f"{prefix}{option}" for option, paths in options.items() if paths), "")
 
 
 def _joined(paths: Paths, more: Paths) -> list[Path]:

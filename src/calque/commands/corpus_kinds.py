@@ -13,7 +13,7 @@ Corpora = dict[str, list[dict[str, Any]]]
 
 
 def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
-    if is_conllu(path):
+    if is_conllu(path, columns=columns):
         return {"kind": "conllu", "path": str(path)}
     names = {} if columns is None else {"columns": list(column_names(columns))}
     return {"kind": "columns", "path": str(path), **names}

@@ -121,7 +121,7 @@ def check(
 def _test_files(files: CorpusFiles, test: HeldOutFiles) -> CorpusFiles:
     """The files of the test set, with the column options that apply to them."""
     pair_corpora(test.source, test.target, options=("--test-source", "--test-target"))
-    columns = None if all(map(is_conllu, test.conll or ())) else files.columns
+    columns = None if all(is_conllu(path, columns=files.columns) for path in test.conll or ()) else files.columns
     return CorpusFiles(**test._asdict(), table_columns=files.table_columns.of(test.tables), columns=columns)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calque.commands.inputs import choice, device_and_precision, input_lines, refuse_unreadable
+from calque.commands.inputs import choice, device_and_precision, input_lines, refuse_unreadable, warn_unknown
 from calque.commands.options import (
     Device,
     Precision,
@@ -89,7 +89,7 @@ def generate(
     _refuse_idle_settings(settings or [], search=search, beam=beam)
     prompts = iter([prompt]) if prompt is not None else _prompts(input)
     for number, text in enumerate(prompts):
-        _warn_unknown(generator, text, number=number)
+        warn_unknown(text, encode=generator.prompt_ids, name=f"prompt {number + 1}")
         if format_name == "text" and _is_streamable(search, nbest=nbest):
             _stream(generator, text, search=search, maximum=maximum, stops=stop or [], number=number)
             continue
@@ -139,19 +139,6 @@ def _why_idle(key: str, search: "SearchConfig") -> str | None:
     if key == "patience" and search.stopping != "patience":
         return "it is used only with stopping=patience"
     return None
-
-
-def _warn_unknown(generator: "TextGenerator", prompt: str, *, number: int) -> None:
-    """Warns about parts of a prompt that the model does not know and reads as <unk>."""
-    from calque.text import UNK
-
-    ids = generator.prompt_ids(prompt)
-    if count := ids.count(UNK):
-        unknown = [word for word in prompt.split() if UNK in generator.prompt_ids(word)]
-        listed = ", ".join(map(repr, dict.fromkeys(unknown))) if unknown else f"{count:,} pieces"
-        typer.echo(
-            f"warning: prompt {number + 1}: read as unknown, because not in the model's vocabulary: {listed}", err=True
-        )
 
 
 def _is_streamable(search: "SearchConfig", *, nbest: int) -> bool:

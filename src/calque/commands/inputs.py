@@ -1,10 +1,12 @@
 """The input text of commands, read from a file (plain or compressed) or from standard input."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+import typer
 
 from calque.errors import ConfigError, DataError
 
@@ -94,6 +96,16 @@ def device_and_precision(device: str, precision: str, *, gradients: bool = False
     if gradients and precision == "auto":
         precision = "float32"
     return choice(device, DEVICES, option="--device"), choice(precision, PRECISIONS, option="--precision")
+
+
+def warn_unknown(text: str, *, encode: Callable[[str], Sequence[int]], name: str) -> None:
+    """Warns about the parts of a text that a model does not know and reads as <unk>; `name` says what the text is."""
+    from calque.text import UNK
+
+    if count := list(encode(text)).count(UNK):
+        unknown = [word for word in text.split() if UNK in encode(word)]
+        listed = ", ".join(map(repr, dict.fromkeys(unknown))) if unknown else f"{count:,} pieces"
+        typer.echo(f"warning: {name}: read as unknown, because not in the model's vocabulary: {listed}", err=True)
 
 
 def choice(value: str, choices: Sequence[str], *, option: str) -> Any:

@@ -9,7 +9,7 @@ import typer
 from calque.commands.inputs import choice, device_and_precision
 from calque.commands.inspect_gradients import write_gradient_flow
 from calque.commands.inspect_output import FORMATS, output_format, write_views
-from calque.commands.inspect_questions import Question, questions_of, split_settings
+from calque.commands.inspect_questions import Question, questions_of, refuse_search_settings, split_settings
 from calque.commands.options import (
     Device,
     Precision,
@@ -23,6 +23,7 @@ from calque.errors import ConfigError
 
 if TYPE_CHECKING:
     from calque.commands.inspect_task import TaskInspection
+    from calque.devices import DeviceName, PrecisionName
     from calque.engine import Loaded, Translator
 
 PICTURES = (
@@ -62,7 +63,8 @@ def inspect(
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Inspect this translation instead of the model's own; with --source, a file of them."
+            metavar="TEXT",
+            help="Inspect this translation or transcript instead of the model's own; with --source, a file of them.",
         ),
     ] = None,
     images: Annotated[
@@ -191,15 +193,15 @@ def inspect(
         calque inspect runs/digits --audio call.wav --target "four two" --output aligned.svg
     """
     from calque.commands.inspect_task import ViewOptions
-    from calque.commands.inspect_tasks import TASKS
+    from calque.commands.inspect_tasks import TASKS, refuse_options
     from calque.commands.output import refuse_output
     from calque.inspection.what_if import Move, WhatIf
 
     what_if_options: dict[str, Any] = {"--prefix": prefix, "--forbid-word": forbid, "--attend": attend}
     task_options = {"--target": target, **what_if_options, "--states": states, "--index": index}
-    task_options |= {"--continuation": continuation, "--language": language}
+    task_options |= {"--continuation": continuation, "--language": language, "--saliency": saliency}
     if gradients:
-        other_options = {"--with": others, "--picture": picture, **task_options, "--saliency": saliency}
+        other_options = {"--with": others, "--picture": picture, **task_options}
         other_options |= {"a sentence": texts, "--image": images, "--audio": audio, "--target": None}
         _refuse_beside_gradients(other_options)
         write_gradient_flow(model, source, target, format=format, output=output, sentences=limit, device=device)
@@ -221,21 +223,28 @@ def inspect(
     sentences, settings = split_settings(texts or [])
     files = {"--image": images, "--audio": audio}
     questions = _file_questions(files, target=target, is_text=bool(sentences or source))
-    if not index and not questions:
+    is_text = not index and not questions
+    if is_text and (sentences or source or not settings):
         questions = questions_of(sentences, source=source, target=target, limit=limit)
     paths = [model, *(others or ())]
     if len(set(paths)) < len(paths):
         raise ConfigError("--with names a model that is already shown; name a different one")
     refuse_output(output, source)
-    models = _load(paths, device=device, precision=precision)
+    device_name, precision_name = device_and_precision(device, precision, gradients=True)
+    models = _load(paths, device=device_name, precision=precision_name)
     first = models[str(model)]
     task = TASKS[type(first)]
+    if not task.searches:
+        refuse_search_settings(settings, models=task.models)
+        sentences, settings = texts or [], []
+    if is_text and (sentences or source is None):
+        questions = questions_of(sentences, source=source, target=target, limit=limit)
     _refuse_picture(
         picture, written=written, states=states, views=(1 if task.is_joint else len(questions)) * len(paths)
     )
     _refuse_other_files(model, task, given=_given(files))
     questions = task.questions(first, questions, source=source, limit=limit)
-    task.refuse_options(_given(task_options))
+    refuse_options(task, _given(task_options))
     if index:
         if sentences or source is not None or output is not None:
             raise ConfigError(
@@ -245,7 +254,9 @@ def inspect(
             _build_index(loaded, Path(path), states=index_states)  # type: ignore[arg-type]
         return
     drawn = choice(picture or ("states" if states else task.pictures[0]), task.pictures, option="--picture")
-    options = ViewOptions(settings, what_if, True if saliency else None, states, continuation, language)
+    options = ViewOptions(
+        settings, what_if, True if saliency else None, states, continuation, language, device_name, precision_name
+    )
     views = task.views(models, questions, options)
     write_views(views, models, task, format=written, output=output, picture=drawn)
 
@@ -281,10 +292,8 @@ def _refuse_other_files(model: Path, task: "TaskInspection[Any, Any]", *, given:
 
     for name in given:
         if name != task.reads:
-            (readers,) = (other.readers for other in TASKS.values() if other.reads == name)
-            raise ConfigError(
-                f"{name} is supported for {readers} only, but this model is for {task.task}; leave it out"
-            )
+            (models,) = (other.models for other in TASKS.values() if other.reads == name)
+            raise ConfigError(f"{name} is supported for {models} only, but this model is for {task.task}; leave it out")
     if task.advice and not given:
         raise ConfigError(f"{model} {task.advice}")
 
@@ -300,12 +309,11 @@ def _refuse_picture(picture: str | None, *, written: str, states: bool, views: i
         raise ConfigError("--picture states needs --states, which looks up the nearest states")
 
 
-def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, Loaded]":
+def _load(paths: Sequence[Path], *, device: "DeviceName", precision: "PrecisionName") -> "dict[str, Loaded]":
     """Loads the models, which must all be of one kind, and returns them by path."""
     from calque.engine import load, model_kind
 
-    names = device_and_precision(device, precision, gradients=True)
-    models = {str(path): load(path, device=names[0], precision=names[1]) for path in paths}
+    models = {str(path): load(path, device=device, precision=precision) for path in paths}
     kinds = {name: model_kind(loaded) for name, loaded in models.items()}
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())

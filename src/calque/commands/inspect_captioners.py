@@ -20,9 +20,10 @@ class CaptionInspection(TaskInspection[Captioner, CaptionView]):
     """Images and their captions."""
 
     task = "captioning"
+    models = "captioners"
+    searches = True
     pictures = PICTURES
     reads = "--image"
-    readers = "captioners"
     advice = "is a captioner, which reads images: give --image FILE instead of sentences"
 
     def view(self, loaded: Captioner, name: str, question: Question, options: ViewOptions) -> View:

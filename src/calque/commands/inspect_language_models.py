@@ -22,8 +22,10 @@ class TextInspection(TaskInspection[TextGenerator, TextView]):
     """Texts that a language model reads and continues."""
 
     task = "language-modelling"
+    models = "language models"
+    searches = True
     pictures = tuple(TEXT_PICTURES)
-    options = frozenset({"--continuation"})
+    options = frozenset({"--continuation", "--saliency"})
 
     def view(self, loaded: TextGenerator, name: str, question: Question, options: ViewOptions) -> View:
         assert isinstance(question.text, str)

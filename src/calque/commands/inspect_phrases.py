@@ -20,8 +20,9 @@ class PhraseInspection(TaskInspection[PhraseTranslator, PhraseView]):
     """Translations by statistical models."""
 
     task = "statistical translation"
+    models = "statistical translation models"
+    searches = True
     pictures = ("phrases",)
-    refusal = "supported for neural translation models only, but this model is a statistical one; leave it out"
 
     def view(self, loaded: PhraseTranslator, name: str, question: Question, options: ViewOptions) -> View:
         assert isinstance(question.text, str)

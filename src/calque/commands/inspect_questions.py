@@ -29,6 +29,18 @@ def split_settings(texts: Sequence[str]) -> tuple[list[str], list[str]]:
     return [text for text in texts if text not in settings], settings
 
 
+def refuse_search_settings(settings: Sequence[str], *, models: str) -> None:
+    """Raises a ConfigError for settings of search, which have no effect on models that do not search.
+
+    Any other argument of the form KEY=VALUE is text, such as the id of an item.
+    """
+    from calque.search.settings import SearchConfig
+
+    names = SearchConfig.model_fields
+    if idle := [text for text in settings if text.partition("=")[0].removeprefix("search.") in names]:
+        raise ConfigError(f"{', '.join(idle)}: search settings have no effect on {models}; leave them out")
+
+
 def questions_of(sentences: list[str], *, source: Path | None, target: str | None, limit: int) -> list[Question]:
     """The sentences, or the first `limit` lines of a file, with the lines of `target` as their translations."""
     if source is None:
@@ -64,11 +76,11 @@ def questions_of(sentences: list[str], *, source: Path | None, target: str | Non
 
 def labelled_words(tagger: "Tagger", path: Path, *, limit: int) -> list[Question]:
     """The sentences of a column file; empty if the file is plain text."""
-    from calque.commands.column_options import file_format
+    from calque.commands.column_options import found_format
     from calque.data.column_files import file_sentences
     from calque.engine.tag_files import ColumnLayout
 
-    format = file_format(path) or ("columns" if tagger.columns else None)
+    format = found_format(path, is_columns=bool(tagger.columns))
     if format is None:
         return []
     layout = ColumnLayout.of(tagger, format=format)

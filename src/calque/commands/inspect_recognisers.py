@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from calque.commands.inputs import warn_unknown
 from calque.commands.inspect_questions import Question
 from calque.commands.inspect_tables import Brief, alternatives, number, share
 from calque.commands.inspect_task import TaskInspection, View, ViewOptions
@@ -31,21 +32,19 @@ class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
     """Recordings and their transcripts."""
 
     task = "recognition"
+    models = "speech recognisers"
+    searches = True
     pictures = tuple(RECORDING_PICTURES)
     reads = "--audio"
-    readers = "speech recognisers"
     advice = "is a speech recogniser, which reads recordings: give --audio FILE instead of sentences"
     options = frozenset({"--target", "--language"})
 
     def views(
         self, models: Mapping[str, Recogniser], questions: Sequence[Question], options: ViewOptions
     ) -> list[View]:
-        first = next(iter(models.values()))
         language = None
         if options.language is not None:
-            device: Any = first.device.type
-            precision: Any = str(next(first.model.parameters()).dtype).removeprefix("torch.")
-            language = load_language_model(options.language, device=device, precision=precision)
+            language = load_language_model(options.language, device=options.device, precision=options.precision)
         return [
             self.view(loaded, name, question, options, language=language)
             for question in questions
@@ -64,6 +63,8 @@ class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
         search = search_of(loaded.search, options.settings, beam=None, nbest=1, batch_tokens=None)
         refuse_idle_speech_settings(list(options.settings), search=search, recogniser=loaded, language=options.language)
         path = Path(str(question.text))
+        if question.target is not None:
+            warn_unknown(question.target, encode=loaded.tokenizer.encode, name=f"--target for {name}")
         return View(name, inspect_recording(loaded, path, search=search, language=language, target=question.target))
 
     def lines(self, view: RecordingView, *, name: str | None = None) -> Iterator[str]:
@@ -87,7 +88,8 @@ def recording_lines(view: RecordingView, *, name: str | None = None) -> Iterator
     if name is not None:
         yield f"model        {name}"
     yield f"audio        {one_field(view.audio)}, {view.seconds:.2f} s at {view.rate:,} Hz"
-    yield f"transcript   {one_field(view.text)}{' (given)' if view.is_given else ''}"
+    mark = " (given)" if view.is_given else _cut(view.best)
+    yield f"transcript   {one_field(view.text)}{mark}"
     terms = " + ".join(f"{weight:g} × {PARTS[part]}" for part, weight in view.weights.items())
     yield f"log P        {number(log_prob(view.best, view.weights))}{f' = {terms}' if len(view.weights) > 1 else ''}"
     if view.words and len(view.words) != len(view.tokens):
@@ -100,7 +102,7 @@ def recording_lines(view: RecordingView, *, name: str | None = None) -> Iterator
         yield ""
         shown = [part for part in PARTS if part in view.weights]
         rows = [
-            [_score(item), *(_part(item, part) for part in shown), one_field(item.text)]
+            [_score(item), *(_part(item, part) for part in shown), one_field(item.text) + _cut(item)]
             for item in view.candidates[:SHOWN]
         ]
         yield from table(["score", *(f"log P {PARTS[part]}" for part in shown), "candidate"], rows)
@@ -130,6 +132,10 @@ def _step(view: RecordingView, place: int) -> list[str]:
 
 def _score(candidate: SpeechCandidate) -> str:
     return "given" if candidate.score != candidate.score else number(candidate.score)
+
+
+def _cut(candidate: SpeechCandidate) -> str:
+    return " (cut)" if candidate.cut else ""
 
 
 def _part(candidate: SpeechCandidate, part: str) -> str:

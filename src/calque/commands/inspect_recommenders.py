@@ -33,6 +33,7 @@ class RecommendationInspection(TaskInspection[Recommender, RecommendationView]):
     """Histories of users, and the items that are recommended to them."""
 
     task = "recommendation"
+    models = "recommenders"
     pictures = tuple(RECOMMENDATION_PICTURES)
 
     def questions(

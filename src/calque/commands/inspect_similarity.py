@@ -25,6 +25,7 @@ class SimilarityInspection(TaskInspection[SentenceEncoder, SimilarityView]):
     """Sentences, compared by their vectors."""
 
     task = "embedding"
+    models = "sentence encoders"
     pictures = tuple(SIMILARITY_PICTURES)
     options = frozenset({"--target"})
     is_joint = True

@@ -24,6 +24,8 @@ class TaggingInspection(TaskInspection[Tagger, TaggingView]):
     """Sentences with the labels of their words."""
 
     task = "tagging"
+    models = "taggers"
+    options = frozenset({"--saliency"})
     pictures = tuple(TAGGING_PICTURES)
 
     def questions(

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from calque.commands.inspect_questions import Question
 from calque.commands.inspect_tables import Brief
+from calque.devices import DeviceName, PrecisionName
 from calque.engine import Loaded
-from calque.errors import ConfigError
 from calque.inspection.document import Weights, as_lists, model_summary
 from calque.inspection.states import SentenceStates
 from calque.inspection.what_if import WhatIf
@@ -35,20 +35,22 @@ class ViewOptions(NamedTuple):
     states: bool
     continuation: int | None
     language: Path | None = None  # a language model
+    device: DeviceName = "auto"
+    precision: PrecisionName = "auto"
 
 
 class TaskInspection(ABC, Generic[Model, Inspected]):
     """How to query the models of one task, and how to show what they compute."""
 
     task: ClassVar[str]
+    models: ClassVar[str]  # in messages, such as "captioners"
     pictures: ClassVar[tuple[str, ...]]  # the first one by default
     reads: ClassVar[Literal["text", "--image", "--audio"]] = "text"
     """What the models read: text, or the files that this option names."""
-    readers: ClassVar[str] = ""  # the models that read such files, such as "captioners"
     advice: ClassVar[str] = ""  # for sentences that are given to models that read files
     options: ClassVar[frozenset[str]] = frozenset()
     """The task-specific options that this task accepts."""
-    refusal: ClassVar[str] = ""  # of the other options, if it is not that of most tasks
+    searches: ClassVar[bool] = False  # whether search settings have an effect; if not, KEY=VALUE is text
     is_joint: ClassVar[bool] = False  # whether one view shows all questions together
 
     @abstractmethod
@@ -82,18 +84,3 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
     def summary(self, loaded: Model, *, name: str) -> dict[str, Any]:
         """The entry of a model in a document."""
         return model_summary(loaded, name=name)
-
-    def refuse_options(self, given: Sequence[str]) -> None:
-        """Raises a ConfigError for options that this task does not support."""
-        idle = [name for name in given if name not in self.options]
-        only = {"--continuation": "language models", "--language": "speech recognisers"}
-        if others := [name for name in idle if name not in only]:
-            reason = (
-                self.refusal
-                or f"supported for translation models only, but this model is for {self.task}; leave it out"
-            )
-            raise ConfigError(f"{', '.join(others)}: {reason}")
-        for name in idle:
-            raise ConfigError(
-                f"{name}: supported for {only[name]} only, but this model is for {self.task}; leave it out"
-            )

@@ -1,5 +1,6 @@
 """The tasks that `calque inspect` supports, by the kind of model."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from calque.commands.inspect_captioners import CaptionInspection
@@ -22,6 +23,7 @@ from calque.engine import (
     TextGenerator,
     Translator,
 )
+from calque.errors import ConfigError
 
 TASKS: dict[type[Loaded], TaskInspection[Any, Any]] = {
     Translator: TranslationInspection(),
@@ -33,3 +35,14 @@ TASKS: dict[type[Loaded], TaskInspection[Any, Any]] = {
     Captioner: CaptionInspection(),
     Recogniser: RecordingInspection(),
 }
+
+
+def refuse_options(task: TaskInspection[Any, Any], given: Sequence[str]) -> None:
+    """Raises a ConfigError for options that a task does not support; the message names the models that do."""
+    for name in given:
+        if name not in task.options:
+            *others, last = [other.models for other in TASKS.values() if name in other.options]
+            supported = f"{', '.join(others)} and {last}" if others else last
+            raise ConfigError(
+                f"{name}: supported for {supported} only, but this model is for {task.task}; leave it out"
+            )

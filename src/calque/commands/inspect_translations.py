@@ -30,8 +30,10 @@ class TranslationInspection(TaskInspection[Translator, SentenceView]):
     """Translations by neural models."""
 
     task = "translation"
+    models = "neural translation models"
+    searches = True
     pictures = (*pictures.PICTURES, STATES)
-    options = frozenset({"--target", "--prefix", "--forbid-word", "--attend", "--states", "--index"})
+    options = frozenset({"--target", "--prefix", "--forbid-word", "--attend", "--states", "--index", "--saliency"})
 
     def views(
         self, models: Mapping[str, Translator], questions: Sequence[Question], options: ViewOptions

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from calque.commands.inputs import device_and_precision, refuse_unreadable
+from calque.commands.rendering import finite
 from calque.errors import CalqueError, DataError
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ class AudioTest(NamedTuple):
     clips: list[str]
     """The clips, in the text form of `calque.data.audio.Clip`."""
     references: list[str]
+    """The transcripts; that of silence is empty."""
+    lines: list[int]
+    """The numbers of their lines in the manifest."""
 
 
 def evaluate_recogniser(
@@ -62,7 +66,8 @@ def evaluate_recogniser(
             "wer": _values(rates.words, rates.words_interval),
             "cer": _values(rates.characters, rates.characters_interval),
         }
-        typer.echo(json.dumps({**values, "recordings": len(texts), "search": {"beam": search.beam}}, indent=1))
+        document = finite({**values, "recordings": len(texts), "search": {"beam": search.beam}})
+        typer.echo(json.dumps(document, indent=1, allow_nan=False))
         return
     for name, errors, interval, unit in (
         ("WER", rates.words, rates.words_interval, "words"),
@@ -104,17 +109,18 @@ def read_audio_test(path: Path) -> AudioTest:
     from calque.data.lines import LINE_LIMIT
     from calque.data.problems import refuse
 
-    corpus, test, problems = AudioConfig(path=path), AudioTest([], []), []
+    corpus, test, problems = AudioConfig(path=path), AudioTest([], [], []), []
     for block in read_blocks(corpus, limit=LINE_LIMIT):
-        rows = parse_manifest(block, corpus, limit=LINE_LIMIT)
+        rows = parse_manifest(block, corpus, limit=LINE_LIMIT, keep_empty=True)
         problems += rows.malformed + rows.invalid
+        test.lines.extend(rows.lines)
         for cell, text, folder, *_ in zip(*rows.columns, strict=True):
             clip = Clip.of(cell)
             test.clips.append(clip._replace(path=str(Path(folder) / clip.path)).cell)
             test.references.append(text)
     refuse(problems)
     if not test.clips:
-        raise DataError(f"{path} contains no recording with a transcript")
+        raise DataError(f"{path} contains no recordings")
     return test
 
 

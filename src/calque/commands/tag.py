@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from calque.commands.column_options import column_names, file_format, starts_as_conllu
+from calque.commands.column_options import column_names, found_format
 from calque.commands.inputs import (
     choice,
     device_and_precision,
@@ -115,10 +115,11 @@ def _input_format(
     such as standard input, is text.
     """
     if format == "auto":
-        by_name = file_format(path) if path is not None else None
-        is_columns = columns or append or (path is not None and tagger.columns)
-        by_content: ColumnFormat | Literal["text"] = "conllu" if path is not None and starts_as_conllu(path) else "text"
-        format = by_name or ("columns" if is_columns else by_content)
+        is_columns = bool(columns or append)
+        if path is None:
+            format = "columns" if is_columns else "text"
+        else:
+            format = found_format(path, is_columns=is_columns or bool(tagger.columns)) or "text"
     if format != "columns" and columns:
         raise ConfigError(
             f"--columns needs a column file, but {input_name(path)} is read as {format}; add --format columns"

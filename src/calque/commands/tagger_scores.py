@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns
+from calque.commands.column_options import column_names, found_format, refuse_idle_columns
 from calque.commands.inputs import device_and_precision, refuse_unreadable
 from calque.errors import DataError
 
@@ -74,7 +74,8 @@ def _label(tagger: "Tagger", path: Path, *, columns: str | None) -> Labels:
     from calque.data.column_files import file_sentences
     from calque.engine.tag_files import ColumnLayout
 
-    layout = ColumnLayout.of(tagger, format="conllu" if is_conllu(path) else "columns", names=column_names(columns))
+    format = found_format(path, is_columns=bool(columns or tagger.columns)) or "columns"
+    layout = ColumnLayout.of(tagger, format=format, names=column_names(columns))
     task = tagger.task
     minimum = layout.least(task.words, task.labels, *task.inputs)
     sentences = [rows for rows in file_sentences(path, format=layout.format, columns=minimum) if rows.cells]

@@ -32,12 +32,12 @@ class ManifestRows(NamedTuple):
     counts: dict[str, int]  # of `Tally`
 
 
-def parse_manifest(block: Block, corpus: AudioConfig, *, limit: int) -> ManifestRows:
+def parse_manifest(block: Block, corpus: AudioConfig, *, limit: int, keep_empty: bool = False) -> ManifestRows:
     """The usable recordings of a block of a manifest, and the problems of the others.
 
     A line that is not a valid entry is malformed, which is always an error. Recordings that cannot be read, or are
     empty, are listed as invalid; `data.invalid` decides whether they are an error or are skipped. Every recording is
-    decoded once to find them.
+    decoded once to find them. Recordings without a transcript, such as silence, are left out unless `keep_empty`.
     """
     (lines,) = block.files
     if block.first == 1:
@@ -69,7 +69,7 @@ def parse_manifest(block: Block, corpus: AudioConfig, *, limit: int) -> Manifest
         except ValueError as error:
             malformed.append(f"{corpus.path}: line {number}: {error}")
             continue
-        if not entry.text.strip():
+        if not keep_empty and not entry.text.strip():
             empty += 1
         elif problem := clip_problem(entry.clip, folder=folder):
             invalid.append(f"{corpus.path}: line {number}: {problem}")

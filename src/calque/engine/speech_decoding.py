@@ -135,8 +135,7 @@ class SpeechDecoder:
             nbest=self.settings.nbest,
         )
         return [
-            [CtcHypothesis(hypothesis.tokens, hypothesis.score, hypothesis.log_prob) for hypothesis in n_best]
-            for n_best in found
+            [CtcHypothesis(item.tokens, item.score, item.log_prob, cut=item.cut) for item in n_best] for n_best in found
         ]
 
     def attention_spans(self, memory: Memory, tokens: Sequence[int], *, length: int) -> list[tuple[int, int]]:

@@ -35,8 +35,8 @@ class Errors(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Edits per unit of the reference. If the reference is empty: 0 without edits, otherwise infinity."""
-        return self.edits / self.length if self.length else (float("inf") if self.edits else 0.0)
+        """Edits per unit of the reference; for an empty reference, the number of edits, as in jiwer."""
+        return self.edits / max(1, self.length)
 
     def __add__(self, other: object) -> "Errors":
         assert isinstance(other, Errors)
@@ -145,6 +145,8 @@ def all_character_errors(references: Sequence[str], hypotheses: Sequence[str]) -
 
 def transcript_errors(references: Sequence[str], hypotheses: Sequence[str], *, seed: int = 1) -> TranscriptErrors:
     """WER and CER of a test set, with 95 % confidence intervals by the bootstrap over recordings."""
+    if not references:
+        raise DataError("nothing to evaluate: the test set has no recordings")
     words, characters = all_word_errors(references, hypotheses), all_character_errors(references, hypotheses)
     return TranscriptErrors(
         sum(words, Errors()),
@@ -157,13 +159,16 @@ def transcript_errors(references: Sequence[str], hypotheses: Sequence[str], *, s
 def bootstrap_interval(errors: Sequence[Errors], *, samples: int = SAMPLES, seed: int = 1) -> Interval:
     """The error rate with its confidence interval, by the bootstrap over recordings (Bisani and Ney 2004)."""
     counts: NDArray[np.float64] = np.array([[item.edits, item.length] for item in errors], dtype=float).reshape(-1, 2)
-    rate = sum(errors, Errors()).rate
-    if not counts[:, 1].sum():
-        return Interval(rate, float("nan"), float("nan"))
     generator = np.random.default_rng(seed)
     draws = generator.integers(len(counts), size=(samples, len(counts)))
     totals = counts[draws].sum(axis=1)
-    return Interval(rate, *percentiles(totals[:, 0] / np.maximum(1, totals[:, 1])))
+    return Interval(sum(errors, Errors()).rate, *percentiles(rates_of(totals)))
+
+
+def rates_of(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The error rates [N], given edits and lengths of references [N,2]: `Errors.rate` of each row."""
+    rates: NDArray[np.float64] = totals[:, 0] / np.maximum(1, totals[:, 1])
+    return rates
 
 
 def error_rates(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> ErrorRates:
@@ -186,6 +191,6 @@ def error_rates(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Sym
         min(islice(errors_of, len(choices)), key=lambda errors: (errors.edits, -errors.length))
         for choices in references
     ]
-    total = sum(closest, Errors())
-    symbols = 100 * total.edits / total.length if total.length else float(100 * bool(total.edits))
-    return ErrorRates(symbols, 100 * sum(errors.edits > 0 for errors in closest) / len(closest))
+    return ErrorRates(
+        100 * sum(closest, Errors()).rate, 100 * sum(errors.edits > 0 for errors in closest) / len(closest)
+    )

@@ -114,7 +114,7 @@ class BaseAssembly:
 
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         """Raises a ConfigError: only translation models can start with the weights of another run."""
-        raise ConfigError("training.warm_start is supported for translation models only; leave it out")
+        raise _warm_start_error("this model")
 
     def draw(self, run: Path) -> None:
         """Does nothing: there are no further plots."""
@@ -151,9 +151,11 @@ class BaseAssembly:
 def refuse_warm_start(training: TrainingConfig, *, models: str) -> None:
     """Raises a ConfigError if training.warm_start is set for a task that does not support it."""
     if training.warm_start is not None:
-        raise ConfigError(
-            f"training.warm_start is not supported for {models}, only for translation models; leave it out"
-        )
+        raise _warm_start_error(models)
+
+
+def _warm_start_error(models: str) -> ConfigError:
+    return ConfigError(f"training.warm_start is not supported for {models}, only for translation models; leave it out")
 
 
 def completed_card(card: str, judgement: Judgement) -> str:

@@ -164,11 +164,15 @@ class RecognitionAssembly(BaseAssembly):
         tokenizer = load_tokenizer(prepared.vocabularies, column=TEXT)
         return Recogniser(model, tokenizer, config=self.model, task=self.config, search=self.experiment.search)
 
+    @property
+    def _other_rates(self) -> str:
+        return "resampled" if self.config.resample else "rejected"
+
     def _card(self, prepared: Prepared, *, parameters: int) -> str:
         return self.model_card(
             "A speech recogniser",
             f"encoder: {self.model.encoder.kind}, head: {self.model.head}; {parameters:,} parameters",
-            f"reads {self.config.rate:,} samples per second; other recordings are resampled",
+            f"reads {self.config.rate:,} samples per second; other recordings are {self._other_rates}",
             self.trained_on(prepared, "recordings"),
             prepared=prepared,
             command="transcribe FOLDER FILES",

@@ -22,6 +22,7 @@ from calque.inspection.next_tokens import Alternative, TargetStep, likeliest, ne
 from calque.layers.ctc import BLANK, ctc_losses, force_align
 from calque.layers.log_mel import mel_filters, transform_size
 from calque.models.recogniser import Heard
+from calque.search.ctc_scoring import prefix_log_prob
 from calque.search.settings import SearchConfig
 from calque.tensors import Padded
 from calque.text import BOS, EOS, PIECES
@@ -48,8 +49,10 @@ class SpeechCandidate(NamedTuple):
     text: str
     score: float  # candidates are ranked by it
     ctc: float | None  # log P over all alignments
-    decoder: float | None  # log P of the attention decoder, end included
-    language: float | None  # log P of the language model, end included
+    decoder: float | None  # log P of the attention decoder, end included unless the transcript was cut
+    language: float | None  # log P of the language model, end included unless the transcript was cut
+    cut: bool = False
+    """Whether the transcript was cut at the maximum length. CTC then counts all texts that begin with it."""
 
 
 class RecordingView(NamedTuple):
@@ -70,8 +73,9 @@ class RecordingView(NamedTuple):
     weights: dict[str, float]  # of the parts in the score: "ctc", "decoder", "language"
     labels: list[str]  # whose posteriors are kept, the blank first
     posteriors: Tensor | None  # [S,L], of CTC
-    attention: Tensor | None  # [U+1,S], of the decoder: each token and the end
-    steps: list[TargetStep]  # of the decoder, end included; none with CTC alone
+    attention: Tensor | None  # [U+1,S], of the decoder: each token and the end; [U,S] if the text was cut
+    steps: list[TargetStep]  # of the decoder, end included unless the text was cut; none with CTC alone
+    vocabulary: int = 0  # labels of CTC, with those whose posteriors are not kept
 
     @property
     def best(self) -> SpeechCandidate:
@@ -110,18 +114,20 @@ def inspect_recording(
         heard: Heard = model(padded)
         (found,) = decoder.results(heard)
         given = None if target is None else recogniser.tokenizer.encode(target)
-        texts = [tuple(item.tokens) for item in found.candidates]
-        tokens = texts[0] if given is None else tuple(given)
+        scores = {(tuple(item.tokens), item.cut): item.score for item in found.candidates}
+        texts = list(dict.fromkeys([*([] if given is None else [(tuple(given), False)]), *scores]))
+        tokens, is_cut = texts[0]
         aligned = Decoded([found.candidates[0]._replace(tokens=tokens)], found.log_probs, found.memory, found.length)
         timed = aligned.timed(decoder, best=0)
-        parts = [_parts(recogniser, heard, text, language=language) for text in dict.fromkeys([tokens, *texts])]
         log_probs = None if model.ctc is None else model.ctc_log_probs(heard)[0].double().cpu()
-        attention, steps = _spelling(recogniser, decoder, heard, tokens)
+        parts = [
+            _parts(recogniser, heard, text, cut=cut, log_probs=log_probs, language=language) for text, cut in texts
+        ]
+        attention, steps = _spelling(recogniser, decoder, heard, tokens, cut=is_cut)
         features = model.inputs.log_mel(padded).values[0].double().cpu()
-    scores = {tuple(item.tokens): item.score for item in found.candidates}
     candidates = [
-        SpeechCandidate(recogniser.tokenizer.decode(text), scores.get(text, float("nan")), *part)
-        for text, part in zip(dict.fromkeys([tokens, *texts]), parts, strict=True)
+        SpeechCandidate(recogniser.tokenizer.decode(text), scores.get((text, cut), float("nan")), *part, cut)
+        for (text, cut), part in zip(texts, parts, strict=True)
     ]
     labels = _labels(log_probs, tokens) if log_probs is not None else []
     return RecordingView(
@@ -142,6 +148,7 @@ def inspect_recording(
         None if log_probs is None else log_probs[:, labels].exp(),
         attention,
         steps,
+        0 if log_probs is None else log_probs.shape[1],
     )
 
 
@@ -154,23 +161,39 @@ def _part_weights(recogniser: Recogniser, search: SearchConfig, language: TextGe
 
 
 def _parts(
-    recogniser: Recogniser, heard: Heard, tokens: Sequence[int], *, language: TextGenerator | None
+    recogniser: Recogniser,
+    heard: Heard,
+    tokens: Sequence[int],
+    *,
+    cut: bool,
+    log_probs: Tensor | None,
+    language: TextGenerator | None,
 ) -> tuple[float | None, float | None, float | None]:
-    """The log-probability of a text under CTC, the decoder and the language model; None for missing parts."""
-    model, device = recogniser.model, recogniser.device
-    targets = torch.tensor([[*tokens, EOS]], device=device)
+    """The log-probability of a text under CTC, the decoder and the language model; None for missing parts.
+
+    `log_probs` [S,V] are those of CTC. A text that was cut has no end, so CTC counts every text that begins with it.
+    """
+    targets = torch.tensor([*tokens, *([] if cut else [EOS])])[:, None]  # [U,1]
     ctc = decoder = prior = None
-    if model.ctc is not None:
-        log_probs = model.ctc_log_probs(heard).double()
-        losses = ctc_losses(log_probs, targets, heard.lengths, torch.tensor([len(tokens)]))
-        fits = force_align(log_probs[0], list(tokens)) is not None
-        ctc = -float(losses) if fits else -math.inf
-    if model.speller is not None:
-        decoder = float(_decoder_log_probs(recogniser, heard, tokens).gather(1, targets[0, :, None].cpu()).sum())
+    if log_probs is not None:
+        ctc = prefix_log_prob(log_probs, tokens, blank=BLANK) if cut else _ctc_log_prob(log_probs, tokens)
+    if recogniser.model.speller is not None:
+        values = _decoder_log_probs(recogniser, heard, tokens)
+        decoder = float(values[: len(targets)].gather(1, targets).sum())
     if language is not None:
-        read, _ = language.model.read(torch.tensor([[language.start, *tokens]], device=device), language.model.start(1))
-        prior = float(language.model.log_probs(read.hidden[0]).double().gather(1, targets[0, :, None]).sum())
+        inputs = torch.tensor([[language.start, *tokens]], device=recogniser.device)
+        read, _ = language.model.read(inputs, language.model.start(1))
+        values = language.model.log_probs(read.hidden[0]).double().cpu()
+        prior = float(values[: len(targets)].gather(1, targets).sum())
     return ctc, decoder, prior
+
+
+def _ctc_log_prob(log_probs: Tensor, tokens: Sequence[int]) -> float:
+    """log P of a text by CTC over all alignments, given log-probabilities [S,V]; −∞ if the text does not fit."""
+    if force_align(log_probs, list(tokens)) is None:
+        return -math.inf
+    sizes = [torch.tensor([length]) for length in (len(log_probs), len(tokens))]
+    return -float(ctc_losses(log_probs[None], torch.tensor([[*tokens, EOS]]), *sizes))
 
 
 def _decoder_log_probs(recogniser: Recogniser, heard: Heard, tokens: Sequence[int]) -> Tensor:
@@ -184,14 +207,15 @@ def _decoder_log_probs(recogniser: Recogniser, heard: Heard, tokens: Sequence[in
 
 
 def _spelling(
-    recogniser: Recogniser, decoder: SpeechDecoder, heard: Heard, tokens: Sequence[int]
+    recogniser: Recogniser, decoder: SpeechDecoder, heard: Heard, tokens: Sequence[int], *, cut: bool
 ) -> tuple[Tensor | None, list[TargetStep]]:
-    """The attention [U+1,S] of the decoder, and its probabilities of each token and the end."""
+    """The attention [U+1,S] of the decoder, and its probabilities of each token and, unless it was cut, the end."""
     if recogniser.model.speller is None:
         return None, []
-    attention = decoder.attention(heard.memory, tokens)[:, : int(heard.lengths[0])].double().cpu()
-    log_probs = _decoder_log_probs(recogniser, heard, tokens)
-    return attention, next_token_steps(log_probs, [*tokens, EOS], piece=lambda id: _name(recogniser, id))
+    targets = [*tokens, *([] if cut else [EOS])]
+    attention = decoder.attention(heard.memory, tokens)[: len(targets), : int(heard.lengths[0])].double().cpu()
+    log_probs = _decoder_log_probs(recogniser, heard, tokens)[: len(targets)]
+    return attention, next_token_steps(log_probs, targets, piece=lambda id: _name(recogniser, id))
 
 
 def _token(recogniser: Recogniser, token: TimedToken, log_probs: Tensor | None) -> SpokenToken:
@@ -228,12 +252,12 @@ def _frequencies(rate: int, bands: int) -> list[float]:
 def recording_values(view: RecordingView, *, weights: Weights = as_lists) -> dict[str, Any]:
     """An inspected recording as JSON values:
 
-    {"source": {"text": path, "seconds", "rate", "frame", "position"}, "target": {"text", "given"},
+    {"source": {"text": path, "seconds", "rate", "frame", "position"}, "target": {"text", "given", "cut"},
      "words": [{"word", "start", "end"}…],
      "tokens": [{"piece", "start", "end", "peak", "rivals": [{"piece", "log_prob"}…]}…],
-     "candidates": [{"text", "score", "ctc", "decoder", "language"}…], "weights": {part: weight},
+     "candidates": [{"text", "score", "ctc", "decoder", "language", "cut"}…], "weights": {part: weight},
      "features": {"values": W, "low", "high", "frequencies"},          // frames × bands, log-mel
-     "ctc": null | {"labels": […], "posteriors": W},                   // positions × labels
+     "ctc": null | {"labels": […], "total", "posteriors": W},          // positions × labels, of which there are `total`
      "attention": null | {"rows": [piece…], "weights": W}, "steps": […]}  // tokens and the end × positions
 
     On a page, the features are scaled from `low` to `high`, which become 0 and 1.
@@ -249,7 +273,7 @@ def recording_values(view: RecordingView, *, weights: Weights = as_lists) -> dic
             "frame": view.frame,
             "position": view.position,
         },
-        "target": {"text": view.text, "given": view.is_given},
+        "target": {"text": view.text, "given": view.is_given, "cut": view.best.cut},
         "log_prob": _log_prob(view),
         "words": [word._asdict() for word in view.words],
         "tokens": [
@@ -263,11 +287,14 @@ def recording_values(view: RecordingView, *, weights: Weights = as_lists) -> dic
             for token in view.tokens
         ],
         "candidates": [
-            {"text": item.text}
-            | {
-                name: None if value is None else rounded(value)
-                for name, value in item._asdict().items()
-                if name != "text"
+            {
+                "text": item.text,
+                **{
+                    name: None if value is None else rounded(value)
+                    for name, value in item._asdict().items()
+                    if name not in ("text", "cut")
+                },
+                "cut": item.cut,
             }
             for item in view.candidates
         ],
@@ -278,7 +305,9 @@ def recording_values(view: RecordingView, *, weights: Weights = as_lists) -> dic
             "high": rounded(high),
             "frequencies": rounded(view.frequencies),
         },
-        "ctc": None if view.posteriors is None else {"labels": view.labels, "posteriors": weights(view.posteriors)},
+        "ctc": None
+        if view.posteriors is None
+        else {"labels": view.labels, "total": view.vocabulary, "posteriors": weights(view.posteriors)},
         "attention": None
         if view.attention is None
         else {"rows": [step.piece for step in view.steps], "weights": weights(view.attention)},

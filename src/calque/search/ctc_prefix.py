@@ -29,6 +29,7 @@ class CtcHypothesis(NamedTuple):
     tokens: Prefix
     score: float  # hypotheses are ranked by it
     log_prob: float  # log P(tokens) of CTC, over the paths that search kept
+    cut: bool = False  # whether a decoder's text was cut at the maximum length
 
 
 class Prior(NamedTuple):

@@ -9,6 +9,8 @@ where ψ(h) = Σ P(texts that begin with h) under CTC, so that a complete text s
 Letters: B recordings, K beams, N = B·K hypotheses, S positions, V vocabulary.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -79,6 +81,22 @@ def joint_step(step: Step, *, weight: float, marks: Marks, blank: int) -> Step:
         return StepOutput(scores, output.attention), CtcState(inner, in_token, in_blank, following, length, last)
 
     return joint
+
+
+def prefix_log_prob(log_probs: Tensor, tokens: Sequence[int], *, blank: int) -> float:
+    """log ψ(tokens), of all texts that begin with the tokens, given the log-probabilities [S,V] of CTC."""
+    if not tokens:
+        return 0.0
+    state, context = start_joint(
+        None, None, log_probs[None], torch.tensor([len(log_probs)], device=log_probs.device), blank=blank
+    )
+    for token in tokens[:-1]:
+        last = torch.tensor([token], device=log_probs.device)
+        in_token, in_blank = _extend(state, context.log_probs, last, blank=blank)
+        state = state._replace(in_token=in_token, in_blank=in_blank, length=state.length + 1, last=last)
+    following = _following(state.in_token, state.in_blank, context.log_probs, length=state.length, last=state.last)
+    log_prob = float(following[0, tokens[-1]])
+    return log_prob if log_prob > _IMPOSSIBLE / 2 else -math.inf
 
 
 def _previous(state_blank: Tensor, state_token: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,10 +17,12 @@ export function rankingScores({systems, metrics, randomisation}) {
     rows: metrics.map((metric) => [metric.title, ...systems.map((system) => interval(system, metric.name))]),
     rowHeads: true,
   });
+  const {samples, seed} = randomisation;
+  const tested = samples ? metrics : [];
   const tests = table({
-    caption: t("significance.randomisation", {samples: count(randomisation.samples), seed: randomisation.seed}),
-    columns: [{label: t("comparison.system")}, ...metrics.map((metric) => ({label: metric.title, numeric: true})), ...["better", "worse"].map((key) => ({label: t(`rankings.${key}`), numeric: true}))],
-    rows: systems.slice(1).map((system) => [name(system), ...metrics.map(({name: key}) => pValue(system.p_values?.[key])), count(system.better), count(system.worse)]),
+    caption: samples ? t("significance.randomisation", {samples: count(samples), seed}) : t("rankings.users"),
+    columns: [{label: t("comparison.system")}, ...tested.map((metric) => ({label: metric.title, numeric: true})), ...["better", "worse"].map((key) => ({label: t(`rankings.${key}`), numeric: true}))],
+    rows: systems.slice(1).map((system) => [name(system), ...tested.map(({name: key}) => pValue(system.p_values?.[key])), count(system.better), count(system.worse)]),
     rowHeads: true,
   });
   return [scores, h("div", {class: "block"}, tests), sizeTable(systems, {sentences: t("rankings.users-per-second"), words: null})];

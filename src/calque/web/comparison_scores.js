@@ -29,21 +29,22 @@ export function translationScores(document) {
 }
 
 export function taggingScores({systems, metrics, randomisation}) {
+  const tested = randomisation.samples ? metrics : [];
   const columns = [
     {label: t("comparison.system")},
     ...metrics.map((metric) => ({label: metric.title, numeric: true})),
-    ...metrics.map((metric) => ({label: t("labels.p", {metric: metric.title}), numeric: true})),
+    ...tested.map((metric) => ({label: t("labels.p", {metric: metric.title}), numeric: true})),
     {label: t("labels.different"), numeric: true},
   ];
   const rows = systems.map((system) => [
     name(system),
     ...metrics.map((metric) => fixed(system.scores[metric.name], 2)),
-    ...metrics.map((metric) => pValue(system.p_values?.[metric.name])),
+    ...tested.map((metric) => pValue(system.p_values?.[metric.name])),
     isNumber(system.different) ? count(system.different) : "",
   ]);
   return [
     table({caption: t("scores.plain"), columns, rows, rowHeads: true}),
-    h("p", {class: "hint"}, t("significance.randomisation", {samples: count(randomisation.samples), seed: randomisation.seed})),
+    testHint(randomisation),
     sizeTable(systems),
   ];
 }
@@ -52,7 +53,7 @@ export function languageModelScores({systems, randomisation}) {
   const columns = [
     {label: t("comparison.system")},
     ...["per_word", "per_byte", "per_piece", "pieces"].map((key) => ({label: t(`losses.${key}`), numeric: true})),
-    {label: t("groups.p"), numeric: true},
+    ...(randomisation.samples ? [{label: t("groups.p"), numeric: true}] : []),
   ];
   const rows = systems.map((system) => [
     name(system),
@@ -60,13 +61,18 @@ export function languageModelScores({systems, randomisation}) {
     fixed(system.scores.per_byte, 3),
     fixed(system.per_piece, 3),
     count(system.pieces),
-    pValue(system.p_value),
+    ...(randomisation.samples ? [pValue(system.p_value)] : []),
   ]);
   return [
     table({caption: t("scores.plain"), columns, rows, rowHeads: true}),
-    h("p", {class: "hint"}, t("significance.randomisation", {samples: count(randomisation.samples), seed: randomisation.seed})),
+    testHint(randomisation),
     sizeTable(systems),
   ];
+}
+
+/** The test that gives the p-values; null if none was made. */
+function testHint({samples, seed}) {
+  return samples ? h("p", {class: "hint"}, t("significance.randomisation", {samples: count(samples), seed})) : null;
 }
 
 /** The name of a system in a cell. */

@@ -38,7 +38,7 @@ function summaryPanel(recording) {
       h("dt", {}, t("recognition.recording")),
       h("dd", {}, sentenceText(source.text), ` (${t("recognition.length", {seconds: fixed(source.seconds, 2), rate: count(source.rate)})})`),
       h("dt", {}, t(target.given ? "recognition.given" : "recognition.transcript")),
-      h("dd", {dir: direction(target.text)}, sentenceText(target.text)),
+      h("dd", {dir: direction(target.text)}, sentenceText(target.text), target.cut ? ` (${t("recognition.cut")})` : null),
     ),
     h("h2", {}, t("recognition.features")),
     featureMap(recording),
@@ -80,10 +80,10 @@ const nearest = (numbers, wanted) => numbers.reduce((best, number, place) => (Ma
 const placed = (words) => words.map(({word, start, end}) => ({name: word, start, end}));
 
 /** The probabilities of labels over time, with the best alignment outlined. */
-function posteriorsPanel({source, tokens, ctc: {labels, posteriors}}) {
+function posteriorsPanel({source, tokens, ctc: {labels, total, posteriors}}) {
   const values = matrix(posteriors);
   return [
-    h("p", {class: "explanation"}, t("recognition.posteriors")),
+    h("p", {class: "explanation"}, t("recognition.posteriors", {shown: count(labels.length), total: count(total)})),
     timeMap({
       label: t("tab.posteriors"),
       rows: labels,
@@ -139,19 +139,19 @@ function tokenTable({tokens, ctc}) {
   });
 }
 
-/** The transcripts that search found, with the log-probability of each part of the model. */
-function candidateTable({candidates, weights}) {
+/** The given transcript, if there is one, and those that search found, with the log-probability of each part of the model. */
+function candidateTable({target, candidates, weights}) {
   const parts = PARTS.filter((part) => part in weights);
   const terms = parts.map((part) => `${weights[part]} × ${t(`recognition.${part}`)}`).join(" + ");
   return [
     table({
-      caption: t("recognition.candidates"),
+      caption: t(target.given ? "recognition.given-candidates" : "recognition.candidates"),
       columns: [
         {label: t("captioning.score"), numeric: true},
         ...parts.map((part) => ({label: `log P: ${t(`recognition.${part}`)}`, numeric: true})),
         {label: t("recognition.transcript"), class: "wide"},
       ],
-      rows: candidates.map((candidate) => [isNumber(candidate.score) ? fixed(candidate.score) : MISSING, ...parts.map((part) => fixed(candidate[part])), sentenceText(candidate.text)]),
+      rows: candidates.map((candidate) => [isNumber(candidate.score) ? fixed(candidate.score) : MISSING, ...parts.map((part) => fixed(candidate[part])), h("span", {}, sentenceText(candidate.text), candidate.cut ? ` (${t("recognition.cut")})` : null)]),
     }),
     parts.length > 1 ? h("p", {class: "hint"}, t("recognition.sum", {terms})) : null,
   ];

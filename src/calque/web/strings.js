@@ -274,8 +274,8 @@ export const strings = {
   "recognition.seconds": ["seconds", "秒"],
   "recognition.at": ["at {time} s", "第 {time} 秒"],
   "recognition.posteriors": [
-    "The probability of every label at every position, by CTC. Framed: the best alignment of the transcript.",
-    "CTC 在每个位置给出的各标签概率。加框：转写的最佳对齐。",
+    "The probability of {shown} of {total} labels at every position, by CTC. Framed: the best alignment of the transcript.",
+    "CTC 在每个位置给出的标签概率（共 {total} 个标签，显示 {shown} 个）。加框：转写的最佳对齐。",
   ],
   "recognition.attention": ["Where in the recording the decoder attends while it writes each piece.", "解码器写出每个子词时所关注的录音位置。"],
   "recognition.steps": [
@@ -288,6 +288,8 @@ export const strings = {
   "recognition.peak": ["Highest probability of CTC", "CTC 最高概率"],
   "recognition.rivals": ["Other labels there", "该处的其他标签"],
   "recognition.candidates": ["Transcripts that search found", "搜索找到的转写"],
+  "recognition.given-candidates": ["The given transcript, and those that search found", "给定的转写，以及搜索找到的转写"],
+  "recognition.cut": ["cut at the maximum length", "达到最大长度，已被截断"],
   "recognition.ctc": ["CTC", "CTC"],
   "recognition.decoder": ["decoder", "解码器"],
   "recognition.language": ["language model", "语言模型"],

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from calque.commands.corpus_files import CorpusFiles
+from calque.commands.corpus_files import CorpusFiles, HeldOutFiles
 from calque.commands.corpus_kinds import KINDS, PLACEHOLDERS, READS, CorpusKind
+from calque.commands.table_options import Tables
 from calque.errors import ConfigError
 from calque.experiment.settings import DEFAULT_SYSTEMS, MODELS, TASKS
 from calque.models.systems import SYSTEMS
@@ -28,6 +29,23 @@ def test_the_options_of_two_tasks_cannot_be_combined() -> None:
     for first, second in permutations((kind.option for kind in KINDS), 2):
         with pytest.raises(ConfigError, match="cannot be combined with"):
             CorpusFiles(**{first: FILES, second: FILES}).check()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.option)
+def test_held_out_pairs_of_another_task_are_named(kind: CorpusKind) -> None:
+    """They would be replaced by the held-out files of the task."""
+    for pairs, option in (
+        ({"source": FILES, "target": FILES}, "--valid-source"),
+        ({"target": FILES}, "--valid-target"),
+        ({"tables": Tables(csv=FILES)}, "--valid-csv"),
+    ):
+        for own in ({}, {kind.option: FILES}):
+            files = CorpusFiles(**{kind.option: FILES}, valid=HeldOutFiles(**pairs, **own))
+            for read in (files.check, files.corpora):
+                with pytest.raises(
+                    ConfigError, match=f"--{kind.option} is for .* with {option}, which is for translation"
+                ):
+                    read()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.option)

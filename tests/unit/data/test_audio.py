@@ -207,5 +207,8 @@ def test_unusable_recordings_are_invalid_and_counted(folder: Path) -> None:
     assert rows.counts["empty"] == 2
     corpus = AudioConfig(path=folder / "m.jsonl")
     (block,) = read_blocks(corpus, limit=4000)
+    kept = parse_manifest(block, corpus, limit=4000, keep_empty=True)
+    assert kept.columns[1] == ["one", "  "] and kept.lines == [len(names) + 1, len(names) + 3]
+    assert kept.counts["empty"] == 1
     parsed = parse(block, corpus=corpus, invalid="skip", limit=4000)
     assert parsed.tally.invalid == len(names) and parsed.tally.lines == len(names) + 3

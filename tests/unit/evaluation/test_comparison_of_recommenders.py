@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from calque.commands.compare_tasks import table_lines
 from calque.errors import ConfigError
 from calque.evaluation.comparison.recommendations import RankedSystem, RankedTest, compare_recommendations
 from calque.evaluation.ranking import ranking_scores
@@ -36,6 +37,16 @@ def test_systems_are_compared_by_ranks() -> None:
     shown = document["users"]["items"][0]
     place = int(shown["user"][1:])
     assert shown["ranks"] == [worse[place], better[place], worse[place]] and shown["history"] == lengths[place]
+
+
+@pytest.mark.parametrize("samples", [0, 5])
+def test_tables_name_a_test_only_if_it_was_made(samples: int) -> None:
+    test = RankedTest(["u", "v"], ["i", "j"], [1, 2], None, {"path": "users.txt", "seen_excluded": True})
+    systems = [RankedSystem("a", [1, 2]), RankedSystem("b", [2, 1])]
+    lines = list(table_lines(compare_recommendations(test, systems, samples=samples)))
+    assert ("p-values against a by approximate randomisation, 5 trials" in lines[0]) == bool(samples)
+    assert ("p of MRR" in lines[1]) == bool(samples) and "better and worse count users" in lines[0]
+    assert lines[1].split()[-2:] == ["better", "worse"] and lines[3].split()[-2:] == ["1", "1"]
 
 
 def test_one_system_is_too_few() -> None:

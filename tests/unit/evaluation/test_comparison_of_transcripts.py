@@ -139,8 +139,24 @@ def test_tables_and_groups() -> None:
     assert "most frequent errors" not in lines and "no score differs" in lines
 
 
+def test_rates_of_silence_are_those_of_jiwer_and_lines_are_those_of_the_manifest() -> None:
+    test = TranscribedTest(["a", "b"], ["", "one two"], lines=[2, 5])
+    systems = [TranscribedSystem("a", ["", "one"]), TranscribedSystem("b", ["zero one", "one two"])]
+    document = compare_transcripts(test, systems, samples=QUICK)
+    rates = {
+        item["line"]: [system["scores"]["wer"] for system in item["systems"]] for item in document["sentences"]["items"]
+    }
+    assert rates == {
+        line: [100 * jiwer.wer(reference, system.transcripts[place]) for system in systems]
+        for place, (line, reference) in enumerate(zip(test.lines, test.references, strict=True))
+    }
+    assert document["systems"][1]["scores"]["wer"] == 100 and document["systems"][1]["errors"]["wer"]["insertions"] == 2
+
+
 def test_systems_that_cannot_be_compared() -> None:
     test, systems = transcripts(1)
+    with pytest.raises(DataError, match="nothing to compare: the test set has no recordings"):
+        compare_transcripts(TranscribedTest([], []), [system._replace(transcripts=[]) for system in systems])
     with pytest.raises(ConfigError, match="at least two"):
         compare_transcripts(test, systems[:1])
     with pytest.raises(DataError, match="better has 39 lines, but the manifest has 40 recordings"):

@@ -26,7 +26,7 @@ from calque.experiment import (
     resume,
     train,
 )
-from calque.experiment.assembly import completed_card
+from calque.experiment.assembly import BaseAssembly, completed_card, refuse_warm_start
 from calque.models.systems import SYSTEMS
 from calque.tasks.interfaces import Judgement
 from calque.text import EOS, load_tokenizers
@@ -34,6 +34,7 @@ from calque.training.auto_settings import complete_settings
 from calque.training.journal import read_journal
 from calque.training.lock import run_lock
 from calque.training.runs import new_run_folder
+from calque.training.settings import TrainingConfig
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -652,7 +653,15 @@ def test_a_run_in_float64_has_weights_in_float64(corpus: dict[str, Path], tmp_pa
     assert kinds == {torch.float64}
 
 
-# --- Model cards ---
+# --- Model cards, and what only some models support ---
+
+
+def test_a_warm_start_is_refused_in_the_same_words_everywhere(tmp_path: Path) -> None:
+    words = r"training\.warm_start is not supported for .*, only for translation models; leave it out"
+    with pytest.raises(ConfigError, match=words):
+        BaseAssembly().warm_start(torch.nn.Identity(), None, path=tmp_path)
+    with pytest.raises(ConfigError, match=words):
+        refuse_warm_start(TrainingConfig(warm_start=tmp_path), models="taggers")
 
 
 def test_a_model_that_was_never_validated_says_so_in_its_card() -> None:

@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
 from recipes.lineage import whole_line
 from recipes.lineage.figure import draw_figure
 from recipes.lineage.statistical import ENTRIES, page
 from recipes.runner.files import read_json
 
+from calque.errors import DataError
 from calque.models.systems import STATISTICAL
 
 
@@ -31,6 +33,15 @@ def test_the_readme_shows_the_whole_line_that_was_kept(tmp_path: Path) -> None:
     assert part.strip() == whole_line.page(kept)
     draw_figure(tmp_path / "line.png", whole_line.line_results(kept))
     assert (tmp_path / "line.png").stat().st_size > 10_000
+
+
+def test_a_line_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> None:
+    assert whole_line.collect_line(tmp_path) == {}
+    (tmp_path / f"{next(iter(whole_line.STATISTICAL))}.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(DataError, match=r"no pieces\.json, which `run` writes"):
+        whole_line.collect_line(tmp_path)
+    (tmp_path / "pieces.json").write_text("7", encoding="utf-8")
+    assert whole_line.collect_line(tmp_path) == {"pieces": 7, "systems": [{}]}
 
 
 def test_joined_sentences_are_scored_for_every_kind_of_system() -> None:

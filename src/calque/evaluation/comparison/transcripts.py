@@ -26,7 +26,7 @@ import numpy as np
 from calque.errors import ConfigError, DataError
 from calque.evaluation.comparison.buckets import Buckets, Cuts
 from calque.evaluation.comparison.sentences import match_lengths, most_different, rounded, wins
-from calque.evaluation.error_rates import Errors, character_errors, word_errors
+from calque.evaluation.error_rates import Errors, all_character_errors, all_word_errors, rates_of
 from calque.evaluation.segment_statistics import Array
 from calque.evaluation.significance import (
     SAMPLES,
@@ -62,6 +62,7 @@ class TranscribedTest(NamedTuple):
     names: Sequence[str]  # of the recordings
     references: Sequence[str]
     facts: Mapping[str, Any] = {}
+    lines: Sequence[int] | None = None  # of the recordings in the manifest; by default 1, 2, 3, …
 
 
 def compare_transcripts(
@@ -77,9 +78,10 @@ def compare_transcripts(
     """
     check_transcripts(test, systems)
     errors = {
-        "wer": [_errors(word_errors, test, system) for system in systems],
-        "cer": [_errors(character_errors, test, system) for system in systems],
+        "wer": [all_word_errors(test.references, system.transcripts) for system in systems],
+        "cer": [all_character_errors(test.references, system.transcripts) for system in systems],
     }
+    alignments = [_alignments(test, system) for system in systems]
     statistics = {
         name: [np.array([[item.edits, item.length] for item in items], dtype=np.float64) for items in rows]
         for name, rows in errors.items()
@@ -95,19 +97,21 @@ def compare_transcripts(
             "characters": sum(item.length for item in errors["cer"][0]),
         },
         "metrics": [{"name": name, "title": title, "better": "lower"} for name, title in TITLES.items()],
-        "systems": [_system(place, test, systems, errors, statistics) for place in range(len(systems))],
+        "systems": [_system(place, systems, errors, statistics, alignments[place]) for place in range(len(systems))],
         "significance": [_significance(method, count, statistics) for method, count in samples.items() if count],
         "groups": _groups(systems, statistics, samples=samples.get("bootstrap") or SAMPLES["bootstrap"]),
         "sections": [_by_length(test, statistics)],
-        "sentences": _sentences(test, systems, errors, shown=shown),
+        "sentences": _sentences(test, errors, alignments, shown=shown),
     }
 
 
 def check_transcripts(test: TranscribedTest, systems: Sequence[TranscribedSystem]) -> None:
-    """Raises an error for fewer than two systems, or if a system has not exactly one transcript per recording."""
+    """Raises an error for fewer than two systems, no recordings, or a system without one transcript per recording."""
     if len(systems) < 2:
         raise ConfigError("fewer than two systems to compare: give at least two runs or files of transcripts")
     size = len(test.references)
+    if not size:
+        raise DataError("nothing to compare: the test set has no recordings")
     problems = [
         f"{system.name} has {len(system.transcripts):,} lines, but the manifest has {size:,} recordings"
         for system in systems
@@ -147,22 +151,22 @@ def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pai
     return pairs[::-1]
 
 
-def _errors(measure: Any, test: TranscribedTest, system: TranscribedSystem) -> list[Errors]:
-    return [measure(*pair) for pair in zip(test.references, system.transcripts, strict=True)]
+def _alignments(test: TranscribedTest, system: TranscribedSystem) -> list[list[Pair]]:
+    pairs = zip(test.references, system.transcripts, strict=True)
+    return [align_words(reference.split(), transcript.split()) for reference, transcript in pairs]
 
 
 def _rates(sums: Array) -> Array:
     """The error rates in per cent, given sums of edits and lengths [R,2]."""
-    rates: Array = 100 * sums[:, 0] / np.maximum(sums[:, 1], 1)
-    return rates
+    return 100 * rates_of(sums)
 
 
 def _system(
     place: int,
-    test: TranscribedTest,
     systems: Sequence[TranscribedSystem],
     errors: Mapping[str, Sequence[Sequence[Errors]]],
     statistics: Mapping[str, Sequence[Array]],
+    alignments: Sequence[Sequence[Pair]],
 ) -> dict[str, Any]:
     system = systems[place]
     totals = {name: sum(rows[place], Errors()) for name, rows in errors.items()}
@@ -174,11 +178,11 @@ def _system(
         **dict.fromkeys(("path", "kind", "model", "speed", "run", "curves")),
         **system.facts,
         "scores": {name: _score(rows[place]) for name, rows in statistics.items()},
-        "exact_match": 100 * right / max(1, len(test.references)),
+        "exact_match": 100 * right / len(system.transcripts),
         "errors": {name: total._asdict() for name, total in totals.items()},
         "wins": _wins(place, errors) if place else None,
         "different": sum(left.split() != right.split() for left, right in pairs) if place else None,
-        **_confusions(test, system),
+        **_confusions(alignments),
     }
 
 
@@ -192,11 +196,10 @@ def _wins(place: int, errors: Mapping[str, Sequence[Sequence[Errors]]]) -> dict[
     return {name: wins(rows[0], rows[place], is_higher_better=False) for name, rows in edits.items()}
 
 
-def _confusions(test: TranscribedTest, system: TranscribedSystem) -> dict[str, Any]:
+def _confusions(alignments: Sequence[Sequence[Pair]]) -> dict[str, Any]:
     """The words that are most often substituted, deleted and inserted."""
     edits: Counter[Pair] = Counter()
-    for reference, transcript in zip(test.references, system.transcripts, strict=True):
-        pairs = align_words(reference.split(), transcript.split())
+    for pairs in alignments:
         edits.update(pair for pair in pairs if pair[0] != pair[1])
     ordered = sorted(edits.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))
     return {
@@ -274,32 +277,32 @@ def _by_length(test: TranscribedTest, statistics: Mapping[str, Sequence[Array]])
 
 def _sentences(
     test: TranscribedTest,
-    systems: Sequence[TranscribedSystem],
     errors: Mapping[str, Sequence[Sequence[Errors]]],
+    alignments: Sequence[Sequence[Sequence[Pair]]],
     *,
     shown: int,
 ) -> dict[str, Any]:
     """The recordings whose word errors differ most between the systems."""
     rates = {
-        name: np.array([[100 * item.edits / max(1, item.length) for item in row] for row in rows])
-        for name, rows in errors.items()
+        name: np.array([[100 * item.rate for item in row] for row in rows]) for name, rows in errors.items()
     }  # [systems,R]
+    lines = test.lines or range(1, len(test.references) + 1)
     chosen = most_different(rates["wer"][1:] - rates["wer"][0], shown=shown)
     return {
         "total": len(test.references),
         "items": [
             {
-                "line": int(place) + 1,
+                "line": lines[place],
                 "source": test.names[place],
                 "reference": _spaced(test.references[place].split()),
                 "systems": [
                     {
-                        **_marked(test.references[place].split(), system.transcripts[place].split()),
+                        **_marked(pairs[place]),
                         "scores": dict(
                             zip(rates, rounded([rows[number, place] for rows in rates.values()]), strict=True)
                         ),
                     }
-                    for number, system in enumerate(systems)
+                    for number, pairs in enumerate(alignments)
                 ],
             }
             for place in chosen
@@ -307,11 +310,13 @@ def _sentences(
     }
 
 
-def _marked(reference: list[str], words: list[str]) -> dict[str, Any]:
+def _marked(pairs: Sequence[Pair]) -> dict[str, Any]:
     """The words of a transcript, how they match the reference, and the edits, with runs of the same kind joined."""
+    reference = [word for word, _ in pairs if word is not None]
+    words = [word for _, word in pairs if word is not None]
     runs: list[list[Any]] = []
     row = column = 0
-    for left, right in align_words(reference, words):
+    for left, right in pairs:
         operation = "+" if left is None else "-" if right is None else "=" if left == right else "~"
         start = (row, column)
         row, column = row + (left is not None), column + (right is not None)
