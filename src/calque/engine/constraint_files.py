@@ -37,15 +37,15 @@ class RequestBuilder:
         )
 
     def check_line_count(self, lines: int) -> None:
-        """Raises a DataError if there are more prefixes than the input has `lines`."""
+        """Raises a DataError if there are more prefixes than `lines`, the number of input lines."""
         if self.prefixes is not None and len(self.prefixes) > lines:
             raise DataError(
-                f"{self.prefix_file}: has {len(self.prefixes):,} lines, but {self.name} has {lines:,}; both need "
+                f"{self.prefix_file} has {len(self.prefixes):,} lines, but {self.name} has {lines:,}; both need "
                 "the same number of lines, so the translations may have been given the wrong prefixes"
             )
 
     def _with_terms(self, request: Request) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The phrases that marks and terms require, and where in the source the words that each translates begin."""
+        """The phrases that marks and terms require and, for each, where the source words that it translates begin."""
         matches = [(phrase, pattern.search(request.text)) for pattern, phrase in self.terms]
         new = [(phrase, match.start()) for phrase, match in matches if match and phrase not in request.required]
         phrases, places = (tuple(column) for column in zip(*new, strict=True)) if new else ((), ())
