@@ -90,7 +90,7 @@ class Engine:
         check_request(request, self.models)
 
     def answers(self, requests: Iterable[str | Request]) -> Iterator[Answer]:
-        """A translation or an error for every request, in order; reads at most WINDOW requests ahead."""
+        """A translation or an error for every request, in order; at most 2,048 requests are read ahead."""
         numbered = enumerate(Request(request) if isinstance(request, str) else request for request in requests)
         complete = (
             request._replace(line=place) if isinstance(request, Request) and request.line is None else request

@@ -101,7 +101,8 @@ def _edits(pairs: Sequence[tuple[Symbols, Symbols]], lengths: Array) -> tuple[Ar
 
     Row i of Levenshtein's table is computed from row i − 1, for all pairs at once. A cell of the table holds
     M · edits − substitutions, whose minimum has the fewest edits and, among those, the most substitutions; M is larger
-    than any number of substitutions. Insertions chain within a row: cⱼ = min over k ≤ j of dₖ + M (j − k), a running minimum of dₖ − M k.
+    than any number of substitutions. Insertions chain within a row: cⱼ = min over k ≤ j of dₖ + M (j − k),
+    a running minimum of dₖ − M k.
     """
     numbers: dict[str, int] = {}
     width, height = int(lengths[:, 1].max(initial=0)), int(lengths[:, 0].max(initial=0))
