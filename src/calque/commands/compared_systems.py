@@ -149,7 +149,7 @@ def load(
 
 
 class Translated(NamedTuple):
-    """The translations of a test set, and facts about the system."""
+    """The translations of a test set, and facts about the system, such as its size and speed."""
 
     texts: list[str]
     facts: dict[str, Any]

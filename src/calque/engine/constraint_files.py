@@ -13,7 +13,7 @@ SHOWN = 20  # malformed lines listed per file
 
 
 class RequestBuilder:
-    """Builds the request for an input line from its text, its prefix, its inline marks and the terms it contains.
+    """Builds the request for an input line from its text, its prefix, its terminology marks and the terms it contains.
 
     A prefix applies to the input line with the same number. All other fields are copied from `template`. `name` is the
     input's name in messages. Marks are read only if `inline` is true. If a mark and a term require the same phrase, it
@@ -29,7 +29,7 @@ class RequestBuilder:
         self.terms = [(_pattern(term), phrase) for term, phrase in read_pairs(terms)] if terms else []
 
     def build(self, line: Line) -> Request:
-        """The request for a line; raises a TextError if its marks cannot be read."""
+        """The request for a line; raises a TextError if its terminology marks are malformed."""
         marked = Request.inline(line.text) if self.inline else Request(line.text)
         required, places = self._with_terms(marked)
         return self.template._replace(

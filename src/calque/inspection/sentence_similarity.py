@@ -1,4 +1,4 @@
-"""Sentence vectors side by side: the cosines of sentences, and their places in two dimensions.
+"""Sentence vectors side by side: the cosines of sentences, and their coordinates on a map in two dimensions.
 
 Letters: R sentences, C sentences that they are compared with, N = R + C or, if these are the same, R; W width.
 """
