@@ -274,7 +274,7 @@ def _value(value: object) -> str:
         case dict():
             return "{ " + ", ".join(f"{_value(key)} = {_value(item)}" for key, item in value.items()) + " }"
         case _:
-            raise TypeError(f"no TOML form for {type(value).__name__}")
+            raise TypeError(f"a value of type {type(value).__name__} cannot be written as TOML")
 
 
 def _utf8(text: str) -> str:

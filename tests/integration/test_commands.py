@@ -450,7 +450,7 @@ def test_mistakes_in_the_options_of_translate(command: Command, trained: Path, t
     file = tmp_path / "file"
     file.touch()
     refused(command("translate", file), f"{file} is a file, not a run or model folder")
-    refused(command("runs", file), f"{file}: is a file, not a folder")
+    refused(command("runs", file), f"{file} is a file, not a folder")
     refused(command("translate", tmp_path), "manifest.json")
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.toml").touch()

@@ -233,7 +233,11 @@ def test_unknown_words_of_a_prompt_are_named(runs: dict[str, Path], tmp_path: Pa
     assert command("generate", runs["lines"], "--prompt", "the n1", "--maximum", 2).err == ""
     (tmp_path / "empty").write_text("")
     answer = command("score", runs["lines"], "--target", tmp_path / "empty")
-    assert answer.code == 2 and "no lines: there is nothing to score" in answer.err and "perplexity" not in answer.err
+    assert (
+        answer.code == 2
+        and "has no lines, so there is nothing to score" in answer.err
+        and "perplexity" not in answer.err
+    )
 
 
 @pytest.mark.parametrize(("word", "warns"), [("▁the", True), ("the", False)])

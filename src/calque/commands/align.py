@@ -234,7 +234,7 @@ def _symmetrised(
 
 
 def _write_lexicon(path: Path, table: "LexicalTable", pairs: "TextPairs") -> None:
-    """Writes the likely translations of every source word, with an empty cell for the empty word."""
+    """Writes the likely translations of every source word; the empty (NULL) word is written as an empty string."""
     from calque.commands.output import sink
 
     with sink(path) as out:

@@ -30,10 +30,12 @@ def caption(
     model: Annotated[Path, model_argument(help="A run or model folder of a captioner.")],
     images: Annotated[
         list[str],
-        typer.Argument(metavar="IMAGE... [KEY=VALUE]...", help="Image files; search settings, e.g. length_penalty=1"),
+        typer.Argument(
+            metavar="IMAGE... [KEY=VALUE]...", help="Image files and search settings, e.g. length_penalty=1"
+        ),
     ],
     *,
-    beam: Annotated[int | None, count_option(help="Beam size.", panel=SEARCH)] = None,
+    beam: Annotated[int | None, count_option(help="The beam size.", panel=SEARCH)] = None,
     nbest: Annotated[
         int, count_option(help="The number of captions per image; more than 1 are written as TSV.", panel=SEARCH)
     ] = 1,
@@ -117,7 +119,10 @@ def caption(
 
 
 def _lines(path: Path, caption: "Caption", *, nbest: int, as_json: bool, grid: int | None) -> Iterator[bytes]:
-    """Yields the output lines of an image; if the side of the attention `grid` is given, also its attention weights."""
+    """Yields the output lines for one image.
+
+    `grid` is the side of the attention grid; if it is None, no attention weights are written.
+    """
     if as_json:
         shape = {} if grid is None else {"grid": [grid, grid]}
         candidates = _candidates(caption, attention=grid is not None)

@@ -42,7 +42,7 @@ def compare_captions(request: ComparisonRequest) -> Document:
 
 
 def _captioned(argument: Argument, entries: "Sequence[Entry]", *, options: Options) -> "System":
-    """The captions of a model, and facts about it."""
+    """Captions all images with a model; returns the captions and facts about the model."""
     from calque.commands.caption_scores import UNUSED
     from calque.commands.loading import refuse_idle_beam_settings, search_of
     from calque.commands.progress import counting

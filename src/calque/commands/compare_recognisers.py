@@ -52,7 +52,7 @@ def compare_recordings(request: ComparisonRequest) -> Document:
 
 
 def _transcribed(argument: Argument, test: AudioTest, *, options: Options) -> "TranscribedSystem":
-    """The transcripts of a model, and facts about it."""
+    """Transcribes all recordings with a model; returns the transcripts and facts about the model."""
     from calque.commands.loading import search_of
     from calque.commands.progress import counting
     from calque.commands.recogniser_scores import refuse_idle_speech_settings

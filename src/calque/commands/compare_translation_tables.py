@@ -37,7 +37,7 @@ def translation_tables(document: Document) -> Iterator[Block]:
 
 
 def score_lines(document: Document) -> list[str]:
-    """Scores with the bootstrap's confidence intervals; a star marks a significant difference to the baseline."""
+    """Scores with the bootstrap's confidence intervals; a star marks a significant difference from the baseline."""
     tests = {test["method"]: test["systems"] for test in document["significance"]}
     header = ["system", *(metric["title"] for metric in document["metrics"]), "exact match, %"]
     rows = [header]

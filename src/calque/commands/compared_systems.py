@@ -55,7 +55,7 @@ class Argument(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The last part of the path, and the search settings."""
+        """The default name of the system: the last part of its path, and its search settings."""
         return ":".join([self.path.name, *self.settings]) if self.path.name else ""
 
 
@@ -149,7 +149,7 @@ def load(
 
 
 class Translated(NamedTuple):
-    """The translations of a test set, and facts about the system."""
+    """The translations of a test set, and facts about the system, such as its size and speed."""
 
     texts: list[str]
     facts: dict[str, Any]

@@ -14,7 +14,7 @@ from calque.errors import ConfigError
 
 
 class HeldOutFiles(NamedTuple):
-    """The options that name validation or test corpora."""
+    """The values of the options that name validation or test corpora."""
 
     source: Paths = None
     target: Paths = None
@@ -30,7 +30,7 @@ class HeldOutFiles(NamedTuple):
 
 
 class CorpusFiles(NamedTuple):
-    """The options that name corpora."""
+    """The values of the options that name corpora."""
 
     source: Paths = None
     target: Paths = None
@@ -78,7 +78,7 @@ class CorpusFiles(NamedTuple):
                 refuse_unnamed_columns(path, columns=self.columns)
 
     def corpora(self) -> Corpora:
-        """The values of the config's data section, as the options define it."""
+        """The config's data section, as plain values, with the corpora that the options name."""
         self.refuse_mixed()
         self.table_columns.check(Tables(*map(_joined, self.tables, self.valid.tables)))
         train = pair_corpora(self.source, self.target) + self.tables.corpora(self.table_columns)

@@ -35,7 +35,7 @@ class CorpusKind(NamedTuple):
     """Returns the values of a config's corpus, given a file and the option --columns."""
 
     def corpora(self, train: Paths, valid: Paths, *, columns: str | None = None) -> Corpora:
-        """The values of the config's data section, as the option and its --valid- option define it."""
+        """The config's data section, as plain values, with the corpora of this option and of its --valid- option."""
         if valid and not train:
             raise ConfigError(f"--valid-{self.option} needs --{self.option}")
         roles = {"train": train, "valid": valid}

@@ -50,8 +50,8 @@ def check(
     with the test set, invalid UTF-8 by file, line and byte, and images that cannot be decoded. The exit code is 2 if
     training would reject the corpora.
 
-    Characters (for taggers: words) outside the vocabulary that training would build from these corpora are lost, or
-    encoded as bytes if the tokenizer has byte pieces.
+    It also counts characters (for taggers: words) outside the vocabulary that training would build from these corpora.
+    They are lost, or encoded as bytes if the tokenizer has byte pieces.
 
     Pairs of single words, such as inflected forms or pronunciations, are recognised. They are better read character by
     character, which training does unless a text setting is given.

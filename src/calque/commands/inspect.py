@@ -64,7 +64,7 @@ def inspect(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Inspect this translation or transcript instead of the model's own; with --source, a file of them.",
+            help="Inspect this translation or transcript instead of the model's own; with --source, a file of translations.",
         ),
     ] = None,
     images: Annotated[
@@ -108,7 +108,7 @@ def inspect(
         list[str] | None,
         typer.Option(
             metavar="TARGET:SOURCE",
-            help="Force a target piece to attend to a single source piece, e.g. 3:5, and decode on from there.",
+            help="Force a target piece to attend to a single source piece, e.g. 3:5, and continue decoding from there.",
         ),
     ] = None,
     saliency: Annotated[
@@ -121,7 +121,8 @@ def inspect(
     states: Annotated[
         bool,
         typer.Option(
-            "--states", help="Also show the training sentences with the nearest states; run --index once before."
+            "--states",
+            help="Also show the training sentences with the nearest states; build their index with --index first.",
         ),
     ] = False,
     index: Annotated[
@@ -272,7 +273,7 @@ def _refuse_beside_gradients(options: Mapping[str, Any]) -> None:
 
 
 def _file_questions(files: Mapping[str, list[Path] | None], *, target: str | None, is_text: bool) -> list[Question]:
-    """The questions for the files that options name; raises a ConfigError if files are combined with other input."""
+    """One question per image or recording; raises a ConfigError if these files are combined with other input."""
     given = _given(files)
     if given and is_text:
         raise ConfigError(f"both {given[0]} and sentences were given; give only one of them")
@@ -287,7 +288,7 @@ def _file_questions(files: Mapping[str, list[Path] | None], *, target: str | Non
 
 
 def _refuse_other_files(model: Path, task: "TaskInspection[Any, Any]", *, given: Sequence[str]) -> None:
-    """Raises a ConfigError if a model that reads files is given sentences, or files of another kind."""
+    """Raises a ConfigError if a model is given images or recordings that it does not read, or sentences instead."""
     from calque.commands.inspect_tasks import TASKS
 
     for name in given:

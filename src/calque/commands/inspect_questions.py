@@ -42,7 +42,7 @@ def refuse_search_settings(settings: Sequence[str], *, models: str) -> None:
 
 
 def questions_of(sentences: list[str], *, source: Path | None, target: str | None, limit: int) -> list[Question]:
-    """The sentences, or the first `limit` lines of a file, with the lines of `target` as their translations."""
+    """One question per sentence, or per line of the file `source` (at most `limit`), with its translation if given."""
     if source is None:
         if not sentences:
             raise ConfigError(

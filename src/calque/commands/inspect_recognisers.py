@@ -84,7 +84,7 @@ class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
 
 
 def recording_lines(view: RecordingView, *, name: str | None = None) -> Iterator[str]:
-    """Yields a summary, the times of words and tokens, the decoder's probabilities, and candidates scored by part."""
+    """Yields a summary, the times of words and tokens, the decoder's probabilities, and a table of candidates."""
     if name is not None:
         yield f"model        {name}"
     yield f"audio        {one_field(view.audio)}, {view.seconds:.2f} s at {view.rate:,} Hz"

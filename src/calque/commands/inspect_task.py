@@ -70,11 +70,11 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
         """Draws the picture of that name to a file; returns warnings."""
 
     def questions(self, loaded: Model, questions: list[Question], *, source: Path | None, limit: int) -> list[Question]:
-        """Converts the questions of a command line to this task's form; `source` is the file they come from, if any."""
+        """Converts questions (texts to inspect) to this task's form; `source` is the file they come from, if any."""
         return questions
 
     def views(self, models: Mapping[str, Model], questions: Sequence[Question], options: ViewOptions) -> list[View]:
-        """The views of all models, input by input."""
+        """One view per question and model: first those of the first question by all models, and so on."""
         return [self.view(loaded, name, question, options) for question in questions for name, loaded in models.items()]
 
     def brief(self, view: Inspected) -> Brief | None:
@@ -82,5 +82,5 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
         return None
 
     def summary(self, loaded: Model, *, name: str) -> dict[str, Any]:
-        """The entry of a model in a document."""
+        """What the inspection document says about a model: name, architecture, parameters and so on."""
         return model_summary(loaded, name=name)

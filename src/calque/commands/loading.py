@@ -126,7 +126,7 @@ def search_of(
 ) -> SearchConfig:
     """A model's own search settings, overridden by those of a command line.
 
-    If the command line does not set the beam, it grows to the size that `nbest` and groups need.
+    If the command line does not set the beam size, it is raised to what `nbest` and the number of groups require.
     """
     for text in settings:
         if "=" not in text:
@@ -154,7 +154,7 @@ _TRANSLATION = ("ensemble", "channel_weight", "prior_weight", "shortlist", "shor
 
 
 def refuse_idle_settings(settings: Sequence[str], *, search: SearchConfig, paths: ModelPaths) -> None:
-    """Raises a ConfigError for settings that have no effect, with the options that each of them needs.
+    """Raises a ConfigError for settings that have no effect; it names the options that each of them needs.
 
     A setting that has its default value is accepted.
     """

@@ -123,7 +123,7 @@ def import_arpa(
 
 
 def _listed(tables: "NgramTables") -> str:
-    """Lists the number of n-grams of each order, without the padding that the tables count as a 1-gram."""
+    """Lists the number of n-grams of each order; padding, which the tables store as a 1-gram, is not counted."""
     sizes = [tables.sizes[0] - 1, *tables.sizes[1:]]
     return ", ".join(f"{size:,} {order}-grams" for order, size in enumerate(sizes, start=1))
 

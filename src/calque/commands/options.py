@@ -64,22 +64,22 @@ def seconds_option(*names: str, help: str, panel: str | None = None) -> Any:
 
 
 def model_argument(*, help: str) -> Any:
-    """The run or model folder that a command uses."""
+    """An argument that names a run or model folder."""
     return typer.Argument(metavar="MODEL", help=help)
 
 
 def settings_argument(*, help: str) -> Any:
-    """The settings of a config as KEY=VALUE."""
+    """An argument for settings of a config, each written as KEY=VALUE."""
     return typer.Argument(metavar="[KEY=VALUE]...", help=help, autocompletion=config_keys)
 
 
 def search_argument(*, help: str) -> Any:
-    """Search settings as KEY=VALUE."""
+    """An argument for search settings, each written as KEY=VALUE."""
     return typer.Argument(metavar="[KEY=VALUE]...", help=help, autocompletion=search_keys)
 
 
 def system_option(*, help: str, panel: str | None = None) -> Any:
-    """The name of a system."""
+    """An option that names a system."""
     return typer.Option(help=help, metavar="NAME", autocompletion=system_names, rich_help_panel=panel)
 
 

@@ -22,9 +22,10 @@ from calque.parsing import parse_json
 class ResumableFile:
     """A context that writes FILE.part, with its progress in FILE.part.json, and renames it to FILE at the end.
 
-    After each window, the JSON file records the number of complete lines and bytes. An earlier FILE.part is resumed
-    from there if the same command wrote it from the same files; any other is discarded. `made_from` is the fingerprint
-    of command and files, or None if an input cannot be read again. If FILE is a link, its target is written.
+    `checkpoint` records in the JSON file how many lines and bytes are complete. If the same command wrote an
+    earlier FILE.part from the same files, writing resumes after these lines; any other FILE.part is discarded.
+    `made_from` is the fingerprint of the command and its files, or None if an input cannot be read again. If FILE is a
+    symbolic link, its target is written.
     """
 
     def __init__(self, path: Path, *, made_from: str | None = None) -> None:

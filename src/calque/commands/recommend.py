@@ -49,7 +49,7 @@ def recommend(
         bool | None,
         typer.Option(
             "--exclude-seen/--include-seen",
-            help="Leave out items of the history, or not; by default as the model's task.exclude_seen says.",
+            help="Exclude items of the history, or include them; by default as the model's task.exclude_seen says.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object per user, with scores.")] = False,

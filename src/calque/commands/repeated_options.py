@@ -1,4 +1,4 @@
-"""Rejects options that take one value but are given several times, of which the last would silently win."""
+"""Rejects options that take one value but are given several times; the last value would silently win otherwise."""
 
 from collections import Counter
 from typing import Any

@@ -75,7 +75,7 @@ def read_pairs_of_lines(source: Path, target: Path) -> SentencePairs:
 
 
 def retrieval_ranks(loaded: "Loaded", pairs: SentencePairs, *, pooling: str | None) -> "Ranks":
-    """The ranks of all partners, by the sentence vectors of a model."""
+    """The rank of each line's partner among all lines of the other file, by the cosines of sentence vectors."""
     from calque.commands.progress import counting
     from calque.commands.sentence_vectors import unit_vectors
     from calque.engine.sentence_vectors import checked_pooling

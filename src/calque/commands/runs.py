@@ -145,7 +145,7 @@ def _column_choices(*, are_names_unique: bool) -> Iterator[dict[str, str]]:
 def runs_in(folder: Path) -> list[Path]:
     """The folder itself if it is a run, otherwise the runs in it and its subfolders, sorted by name and number."""
     if not folder.is_dir():
-        raise FolderError(f"{folder}: {'is a file, not a folder' if folder.exists() else 'no such folder'}")
+        raise FolderError(f"{folder} is a file, not a folder" if folder.exists() else f"{folder}: no such folder")
     paths = [Path(path) for path in _runs_below(os.fspath(folder), depth=DEPTH)]
     return sorted(paths, key=lambda path: [(int(name) if name.isdecimal() else math.inf, name) for name in path.parts])
 

@@ -41,7 +41,8 @@ def score(
     format: Annotated[
         str,
         choice_option(
-            choices=FORMATS, help="tsv: total log-probability and mean per piece; jsonl: also that of every piece."
+            choices=FORMATS,
+            help="tsv: total log-probability and mean per piece; jsonl: also the log-probability of every piece.",
         ),
     ] = "tsv",
     output: Annotated[Path | None, file_option(help="Write the scores to this file; stdout by default.")] = None,
@@ -71,7 +72,7 @@ def score(
     refuse_output(output, source, target)
     count = _count(source, target)
     if count == 0:
-        raise DataError(f"{target}: no lines: there is nothing to score")
+        raise DataError(f"{target} has no lines, so there is nothing to score")
     scorer = _load_scorer(model, source=source, device=device_name, precision=precision_name)
     lines, pieces, log_prob = 0, 0, 0.0
     pairs, warnings = _pairs(source, target), LineWarnings(str(source or target))
@@ -86,7 +87,7 @@ def score(
             out.flush()
             advance(len(window))
     if not pieces:
-        raise DataError(f"{target}: no lines: there is nothing to score")
+        raise DataError(f"{target} has no lines, so there is nothing to score")
     warnings.summarise()
     kind, per_piece = "pairs" if source else "lines", perplexity(-log_prob, count=pieces)
     typer.echo(f"{lines:,} {kind}, {pieces:,} pieces, perplexity {per_piece:.3f} per piece", err=True)

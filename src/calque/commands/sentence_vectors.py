@@ -53,7 +53,7 @@ class Output(NamedTuple):
 
 
 class LineVector(NamedTuple):
-    """A line with its vector, or with a vector of zeros and the reason why there is none."""
+    """A line with its vector, or with a vector of zeros and the reason why no vector could be computed."""
 
     line: Line
     values: Array  # [W]
@@ -132,7 +132,7 @@ def _line_vectors(
     out: ResumableFile | DirectOutput | None,
     warnings: LineWarnings,
 ) -> Iterator[list[LineVector]]:
-    """Yields the lines with their vectors in windows, and records the progress of the output after each window."""
+    """Yields the lines with their vectors, a window of lines at a time; records the output's progress after each."""
     lines = input_lines(path, invalid=settings.invalid)
     with counting("reading sentences" if out is None else "embedding", total=None) as advance:
         for window in windows(lines, live=live, skip=0 if out is None else out.lines):

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class ClosedOutput(UserError, OSError):  # noqa: N818 - the state of a stream
-    """Raised if a command writes to a closed standard output; an OSError too, which `train` ignores at its end."""
+    """Raised if a command writes to a closed standard output.
+
+    It is also an OSError, which `train` ignores when it prints the run folder at its end.
+    """
 
 
 def prepare_streams() -> None:

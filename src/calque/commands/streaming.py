@@ -118,7 +118,7 @@ class LineWarnings:
             self.warn(MARKED, line=number)
 
     def summarise(self) -> None:
-        """Reports the total number of lines of each kind whose lines were not all reported."""
+        """For each kind of warning that was not printed for every line, prints the total number of lines."""
         for kind, count in self.counts.items():
             if count > self.shown:
                 typer.echo(f"{self.name}: {count:,} lines in all: {kind}", err=True)
@@ -248,7 +248,7 @@ def _report(translated: TranslatedLine, warnings: LineWarnings, *, limit: int) -
 
 
 def windows(lines: Iterator[Line], *, live: bool, skip: int = 0) -> Iterator[list[Line]]:
-    """Groups the lines after the first `skip` into windows of WINDOW lines or, if `live`, of those that arrived."""
+    """Groups the lines after the first `skip` into windows: WINDOW lines or, if `live`, those that have arrived."""
     ready: queue.Queue[Line | Exception | None] = queue.Queue(maxsize=2 * WINDOW)
 
     def read() -> None:

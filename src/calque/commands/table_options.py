@@ -136,8 +136,8 @@ _CHOOSE = "choose two with --source-column and --target-column"
 def _default_columns(corpus: Corpus) -> Iterator[int | str]:
     """Yields the columns source and target if the file's first line names them; otherwise nothing.
 
-    In that case, columns 1 and 2 are read. Raises a ConfigError that lists the names if the first line names more than
-    two columns, but not these.
+    If nothing is yielded, columns 1 and 2 are read. Raises a ConfigError that lists the names if the first line names
+    more than two columns, but not these.
     """
     from calque.data.lines import LINE_LIMIT, path_lines
 
@@ -177,7 +177,7 @@ def _refuse_other_keys(line: str, *, path: str) -> None:
 
 
 def _note_columns(cells: list[str], *, path: str) -> None:
-    """If there are more than two columns, prints on the first rank which of them are read."""
+    """If there are more than two columns, prints which of them are read (in distributed training, only on rank 0)."""
     if len(cells) > 2 and os.environ.get("RANK", "0") == "0":
         source, target = (cell if len(cell) <= 30 else f"{cell[:29]}…" for cell in cells[:2])
         typer.echo(

@@ -75,13 +75,13 @@ class VectorCorpus:
 
     @property
     def vectors(self) -> Array:
-        """[N,W], mapped from the file."""
+        """The vectors [N,W], memory-mapped from their file."""
         if not self.numbers:
             return np.zeros((0, self.width), dtype=np.float32)
         return np.memmap(self._vectors, dtype="<f4", mode="r", shape=(len(self), self.width))
 
     def text(self, index: int) -> str:
-        """The text of a vector."""
+        """The text that belongs to the vector with this index."""
         with self._texts.open("rb") as texts:
             texts.seek(self._ends[index])
             return texts.read(self._ends[index + 1] - self._ends[index]).decode()

@@ -125,7 +125,8 @@ def _part(clip: Clip, file: Any, *, folder: Path) -> tuple[int, int]:
         raise DataError(f"{clip.name(folder)}: longer than {LONGEST // 3600} hours; split the recording")
     if last - first > MOST:
         raise DataError(
-            f"{clip.name(folder)}: {last - first:,} samples per channel, at most {MOST:,} are read; split the recording"
+            f"{clip.name(folder)}: {last - first:,} samples per channel, but at most {MOST:,} can be read; "
+            "split the recording"
         )
     return first, last - first
 

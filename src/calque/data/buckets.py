@@ -27,7 +27,10 @@ class Size(NamedTuple):
 
     @property
     def positions(self) -> int:
-        """The number of positions in a batch of this size, padding included, or of rows if no axis is padded."""
+        """The number of positions in a batch of this size, padding included.
+
+        If no axis is padded, every row counts as one position.
+        """
         return self.rows * (sum(self.widths) if self.widths else 1)
 
 
@@ -170,7 +173,7 @@ class _Cells(NamedTuple):
         return corners
 
     def _improve(self, corners: list[tuple[int, int]], *, moved: int) -> tuple[int, int]:
-        """The cheapest position for corner `moved`, within two boundaries, while the other corners stay."""
+        """The cheapest position, within two boundaries, for the corner with index `moved`; the other corners stay."""
         fixed = [self.column(corner) for index, corner in enumerate(corners) if index != moved]
         fixed_cost = np.min(fixed, axis=0) if fixed else np.full(len(self.counts), np.inf)
         i, j = corners[moved]

@@ -209,7 +209,10 @@ def _are_symbols(lines: Sequence[Sequence[str]]) -> bool:
 
 
 def _open_words(lines: Sequence[str]) -> Iterator[int]:
-    """For each line, the number of words that contain a rare feature. In a line of many words, every word counts."""
+    """For each line, the number of words that have a feature which few other lines contain.
+
+    In a line of more than FEATURE_WORDS words, every word counts.
+    """
     features = [[_features(word) for word in _words(line)] for line in lines]
     lines_with: Counter[str] = Counter()
     for line in features:

@@ -2,7 +2,7 @@
 
 Supported are gzip, xz, bzip2 and, if a package for it is installed, Zstandard. A file may consist of several compressed
 streams, one after the other, as parallel compressors write them. Anything else after the end of a stream is an error.
-Files are written in the format that their name stands for.
+Files are written in the format that their suffix implies.
 """
 
 import bz2
@@ -59,7 +59,7 @@ class Uncompressed:
 
 
 def compressor_for(path: Path | None) -> Compressor:
-    """Compresses in the format that the name of an output stands for; other names and standard output are plain."""
+    """The compressor that an output's suffix implies; `Uncompressed` for other suffixes and standard output."""
     match path.suffix.lower() if path is not None else "":
         case ".gz":
             return zlib.compressobj(wbits=31)  # gzip without a time, so that equal inputs give equal files

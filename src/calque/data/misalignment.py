@@ -6,10 +6,10 @@ over "source line i belongs to target line i":
 
     c_k(i) = ρ/(1 − ρ²) · [a_i (b_{i+k} − b_i) − ρ/2 (b_{i+k}² − b_i²)]
 
-The Viterbi algorithm, over cells of lines, finds the path k(i) with the largest sum of c minus a penalty per change of
-k. The exact lines of the changes are then determined. Every shift on the path must pass further tests: its sum is many
-standard deviations above 0, and lengths correlate at k and much less at 0. Lengths that are uninformative, sorted,
-repeated or equal therefore produce no shifts.
+The Viterbi algorithm, over cells of 32 consecutive lines, finds the path k(i) with the largest sum of c minus a penalty
+per change of k. The exact lines of the changes are then determined. Every shift on the path must pass further tests:
+its sum is many standard deviations above 0, and lengths correlate at k and much less at 0. Lengths that are
+uninformative, sorted, repeated or equal therefore produce no shifts.
 """
 
 from collections.abc import Iterator
@@ -162,7 +162,7 @@ def _correlated(source: Array, targets: Array) -> Array:
 
 
 def _path(lines: _Lines) -> list[_Stretch]:
-    """The most likely shift k of every cell of lines (Viterbi), as stretches of lines with the same k."""
+    """The most likely shift k of every cell of consecutive lines (Viterbi), as stretches of lines with the same k."""
     total = np.where(_STEPS == 0, 0.0, -_PRICE)
     backpointers: list[tuple[Array, Array]] = []
     for start, stop in lines.chunks(0, len(lines)):
@@ -210,7 +210,7 @@ def _located(stretches: list[_Stretch], lines: _Lines) -> list[_Stretch]:
 
 
 def _shift(stretch: _Stretch, *, lines: _Lines, aligned: list[_Stretch]) -> Shift | None:
-    """The stretch as a shift; None if it fails the statistical tests of a misalignment."""
+    """The stretch as a shift; None if it fails the statistical tests for a misalignment."""
     column = stretch.by + _REACH
     if _deviations([stretch], lines=lines, by=stretch.by) < _SIGNIFICANT:
         return None

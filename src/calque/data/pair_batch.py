@@ -114,7 +114,10 @@ def collate_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> Pa
 
 
 def shifted(ids: Array, lengths: Array, *, real: Array) -> tuple[Array, Array]:
-    """A decoder's inputs (BOS and the ids) and outputs (the ids and EOS); the outputs overwrite `ids`."""
+    """A decoder's inputs (BOS and the ids) and outputs (the ids and EOS); the outputs overwrite `ids`.
+
+    `real` are the indices of the rows that do not only fill a static shape.
+    """
     inputs = np.full_like(ids, PAD)
     inputs[:, 0] = BOS
     inputs[:, 1:] = ids[:, :-1]
@@ -123,7 +126,10 @@ def shifted(ids: Array, lengths: Array, *, real: Array) -> tuple[Array, Array]:
 
 
 def pad_ids(column: Column, indices: Array, *, size: tuple[int, int]) -> tuple[Array, Array]:
-    """The ids [B,width] of some rows, padded with PAD, and their lengths [B], which are 0 beyond the indices."""
+    """The ids [B,width] of the rows with these indices, padded with PAD, and their lengths [B].
+
+    `size` is (B, width). If B exceeds the number of indices, the remaining rows are empty.
+    """
     values = np.full(size, PAD, dtype=np.int64)
     lengths = np.zeros(size[0], dtype=np.int64)
     flat, lengths[: len(indices)] = column.gather(indices)

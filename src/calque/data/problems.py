@@ -16,11 +16,14 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def refuse_binary(lines: Iterable[bytes], *, path: Path, rows: str) -> None:
-    """Raises a DataError if the first lines of a file are not those of a manifest but, say, of an image itself."""
+    """Raises a DataError if a manifest is a binary file, such as one of the images that it should list.
+
+    `rows` says what a manifest lists, in the singular: image or recording.
+    """
     head = b"".join(islice(lines, _HEAD))
     if b"\0" in head and not head.startswith(_UTF16):
         raise DataError(
-            f"{path}: no manifest but a binary file; a manifest is a text file with a line for each {rows}, with the "
+            f"{path}: a binary file, not a manifest; a manifest is a text file with a line for each {rows}, with the "
             "name of its file"
         )
 

@@ -42,7 +42,7 @@ def resample(samples: NDArray[Any], *, source: int, target: int) -> NDArray[np.f
 
 @lru_cache(maxsize=32)
 def _phase_filters(up: int, down: int) -> NDArray[np.float32]:
-    """The filter of every phase, [u, taps]: column k is its value k − reach samples after the position's whole part."""
+    """The filter [taps] of each of u phases; tap k weights the sample k − reach after the position's whole part."""
     cutoff = ROLLOFF * min(1.0, up / down)
     width = ZEROS / cutoff
     reach = ceil(width) + 1

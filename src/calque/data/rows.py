@@ -142,7 +142,7 @@ def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
 
 
 class _Decoded(NamedTuple):
-    """The decoded lines of one file. Lines that are too long, with an index in `long`, are replaced by empty ones."""
+    """The decoded lines of one file. Lines that are too long are replaced by empty ones; `long` holds their indices."""
 
     texts: list[str]
     long: set[int]

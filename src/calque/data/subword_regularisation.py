@@ -148,7 +148,7 @@ class SubwordSampler:
         return collate_pairs(store_of_pairs(pairs), planned=Planned(np.arange(len(pairs)), size), shard=shard)
 
     def growth(self) -> float:
-        """The factor by which sampled pairs are longer than stored ones, by which the batch budget is divided."""
+        """The ratio of the lengths of sampled pairs to those of stored pairs; the batch budget is divided by it."""
         count = len(self.store)
         indices = np.unique(np.linspace(0, count - 1, num=min(count, _SAMPLE)).astype(np.int64))
         before = sum(int(widths[indices].sum()) for widths in pair_widths(self.store))

@@ -78,5 +78,5 @@ def piece_ends(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
 
 
 def attention_grid(row: Sequence[float], *, side: int) -> NDArray[Any]:
-    """The attention of one token as a grid [G,G]."""
+    """The attention of one token as a grid [side,side]."""
     return np.asarray(row, dtype=np.float64).reshape(side, side)

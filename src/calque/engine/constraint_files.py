@@ -13,7 +13,7 @@ SHOWN = 20  # malformed lines listed per file
 
 
 class RequestBuilder:
-    """Builds the request for an input line from its text, its prefix, its inline marks and the terms it contains.
+    """Builds the request for an input line from its text, its prefix, its terminology marks and the terms it contains.
 
     A prefix applies to the input line with the same number. All other fields are copied from `template`. `name` is the
     input's name in messages. Marks are read only if `inline` is true. If a mark and a term require the same phrase, it
@@ -29,7 +29,7 @@ class RequestBuilder:
         self.terms = [(_pattern(term), phrase) for term, phrase in read_pairs(terms)] if terms else []
 
     def build(self, line: Line) -> Request:
-        """The request for a line; raises a TextError if its marks cannot be read."""
+        """The request for a line; raises a TextError if its terminology marks are malformed."""
         marked = Request.inline(line.text) if self.inline else Request(line.text)
         required, places = self._with_terms(marked)
         return self.template._replace(
@@ -37,15 +37,15 @@ class RequestBuilder:
         )
 
     def check_line_count(self, lines: int) -> None:
-        """Raises a DataError if there are more prefixes than the input has `lines`."""
+        """Raises a DataError if there are more prefixes than `lines`, the number of input lines."""
         if self.prefixes is not None and len(self.prefixes) > lines:
             raise DataError(
-                f"{self.prefix_file}: has {len(self.prefixes):,} lines, but {self.name} has {lines:,}; both need "
+                f"{self.prefix_file} has {len(self.prefixes):,} lines, but {self.name} has {lines:,}; both need "
                 "the same number of lines, so the translations may have been given the wrong prefixes"
             )
 
     def _with_terms(self, request: Request) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The phrases that marks and terms require, and where in the source the words that each translates begin."""
+        """The phrases that marks and terms require and, for each, where the source words that it translates begin."""
         matches = [(phrase, pattern.search(request.text)) for pattern, phrase in self.terms]
         new = [(phrase, match.start()) for phrase, match in matches if match and phrase not in request.required]
         phrases, places = (tuple(column) for column in zip(*new, strict=True)) if new else ((), ())

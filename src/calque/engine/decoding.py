@@ -56,8 +56,8 @@ def decode_batch(
 ) -> list[list[Candidate]]:
     """The candidates for each part (a whole text, or one part of a text that was split), at least one per part.
 
-    With a shortlist, a part whose translation is too improbable has no candidates: it must be decoded again with all
-    words.
+    With a shortlist, a part whose translation is too improbable has no candidates: it must be decoded again without
+    the shortlist.
 
     `give_up` is called at every step of search and returns the indices of parts whose requests were cancelled or have
     timed out. Their search ends, and they may have no candidates.

@@ -31,7 +31,7 @@ NO_MEMORY = "there is not enough memory to translate this text, even alone; lowe
 
 
 class Entry(NamedTuple):
-    """One part of a job. Batches consist of entries."""
+    """One part of a job, that is, of a request that is being answered. Batches consist of entries."""
 
     job: Job
     number: int
@@ -90,7 +90,7 @@ class Engine:
         check_request(request, self.models)
 
     def answers(self, requests: Iterable[str | Request]) -> Iterator[Answer]:
-        """A translation or an error for every request, in order; reads ahead by at most one window of requests."""
+        """A translation or an error for every request, in order; at most 2,048 requests are read ahead."""
         numbered = enumerate(Request(request) if isinstance(request, str) else request for request in requests)
         complete = (
             request._replace(line=place) if isinstance(request, Request) and request.line is None else request
@@ -231,7 +231,7 @@ class Engine:
         return [next(finished) if isinstance(job, Job) else job for job in prepared]
 
     def _decode_group(self, entries: Sequence[Entry], *, inspection: Inspection = UNWATCHED) -> None:
-        """Decodes entries with the same settings; where a shortlist proves too small, decodes again with all words."""
+        """Decodes entries with the same settings; where a shortlist proves too small, decodes again without it."""
         settings = entries[0].job.settings
         doubtful: list[Entry] = []
         for batch in _batches(entries, settings=settings):
@@ -245,7 +245,7 @@ class Engine:
     ) -> list[Entry]:
         """Decodes a batch. If that fails, decodes its halves, so that an error reaches only the request it concerns.
 
-        Returns the entries that must be decoded again with all words, as their shortlists were too small.
+        Returns the entries that must be decoded again without a shortlist, because theirs were too small.
         """
         batch = [entry for entry in batch if not entry.job.check_given_up()]
         if not batch:
@@ -283,7 +283,10 @@ class Engine:
         return doubtful
 
     def _give_up(self, batch: Sequence[Entry]) -> Callable[[], Collection[int]] | None:
-        """A function that calls `poll` and lists the batch's cancelled or late entries; None if neither is needed."""
+        """A function that calls `poll` and returns the indices of entries whose requests were cancelled or timed out.
+
+        None if there is no `poll` and no request can be cancelled or time out.
+        """
         watched = [(place, entry.job) for place, entry in enumerate(batch) if entry.job.can_be_given_up]
         poll = self.poll
         if not watched and poll is None:

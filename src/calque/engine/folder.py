@@ -211,7 +211,7 @@ def is_own_run(run: Path) -> bool:
 
 
 def _own_model_error(model: Path) -> FolderError:
-    """The error for the model of a user's own task."""
+    """The error that says how to load the model of a user's own task, which Calque cannot build."""
     how = f"load {model} with the code that saved it"
     if (model / WEIGHTS).is_file():
         weights = f"safetensors.torch.load_file({str(model / WEIGHTS)!r})"

@@ -50,8 +50,9 @@ class Channel:
         """Each translation's candidates, sorted by their new score log P(y|x) + λ log P(x|y) + μ log P(y).
 
         `searches` holds the weights for each translation: λ is `channel_weight`, μ is `prior_weight`. Candidates that
-        were cut rank behind finished ones; within both groups, candidates that lack a required phrase rank last. The
-        only candidate of an empty source keeps its score; an empty translation is scored like any other.
+        were cut at the maximum length rank behind finished ones; within both groups, candidates that lack a required
+        phrase rank last. The only candidate of an empty source keeps its score; an empty translation is scored like any
+        other.
         """
         if self._direction.is_doubtful(translations, sources):
             self.warn(WRONG_DIRECTION)
@@ -116,7 +117,7 @@ class _Gain(NamedTuple):
 
 
 def _gain(model: ScoresPairs, sources: Sequence[str], targets: Sequence[str]) -> _Gain:
-    """The gain in log-probability of the targets given their own sources instead of the source of the next line."""
+    """How much higher the log-probability of targets is given their own sources than given the next line's source."""
     shifted = [*sources[1:], sources[0]]
     right, wrong = (list(model.score(lines, targets)) for lines in (sources, shifted))
     nats = sum(score.log_prob - baseline.log_prob for score, baseline in zip(right, wrong, strict=True))

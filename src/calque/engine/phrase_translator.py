@@ -1,4 +1,4 @@
-"""The translator for statistical models, which translate by words or by phrases; its interface is the neural one's."""
+"""The translator for statistical models of words or phrases; its interface is that of the neural translator."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

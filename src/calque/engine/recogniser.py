@@ -121,7 +121,7 @@ class Recogniser:
 
     @property
     def stride(self) -> int:
-        """Samples per position of the encoder."""
+        """The number of audio samples per encoder position."""
         return self.task.hop * self.config.subsampling.factor
 
     @overload
@@ -324,7 +324,11 @@ class Recogniser:
 
     @torch.inference_mode()
     def _finish(self, job: _Job, results: Sequence[Decoded], settings: SpeechSearch) -> Transcript:
-        """The transcript of a recording. Parts are joined by their CTC probabilities, or by the tokens of a decoder."""
+        """The transcript of a recording, given the results of its parts.
+
+        For a model with CTC alone, the probabilities of the parts are joined and decoded again; otherwise, their tokens
+        are joined.
+        """
         decoder, seconds = SpeechDecoder(self.model, settings), len(job.samples) / self.task.rate
         if len(results) == 1:
             result = results[0]
@@ -386,7 +390,7 @@ def _groups(jobs: "Iterable[_Job | CalqueError]") -> "Iterator[list[_Job | Calqu
 def _batches(
     pieces: Sequence[tuple[int, int]], lengths: Sequence[int], *, samples: int
 ) -> Iterator[list[tuple[int, int]]]:
-    """Batches of pieces of similar length, each within a budget of samples, padding included."""
+    """Batches of `pieces` (parts of recordings) of similar length, each within a budget of padded samples."""
     batch: list[tuple[int, int]] = []
     for length, piece in sorted(zip(lengths, pieces, strict=True)):
         if batch and (len(batch) + 1) * length > samples:

@@ -126,7 +126,7 @@ def stream_vectors(
     batch_tokens: int = BATCH_TOKENS,
     together: int = TOGETHER,
 ) -> Iterator[TextVector]:
-    """The vector of every text, in order. It does not depend on the other texts. White space counts as an empty text.
+    """The vector of every text, in order. It does not depend on the other texts. A blank text counts as empty.
 
     `together` texts are read before the vector of the first is returned.
     """

@@ -83,7 +83,10 @@ def shortlist_bytes(shortlist: Shortlist, tokenizers: Tokenizers) -> bytes:
 
 
 def read_shortlist(path: Path, tokenizers: Tokenizers) -> Shortlist | None:
-    """The shortlist in a file, None without one; raises a FolderError if it is damaged or built for other pieces."""
+    """The shortlist in a file; None if there is no file.
+
+    Raises a FolderError if the shortlist is damaged, or was built for other pieces than those of the tokenizers.
+    """
     if not path.exists():
         return None
     again = "remove the file or build the shortlist again: calque shortlist RUN"

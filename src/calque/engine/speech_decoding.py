@@ -52,7 +52,7 @@ class Decoded:
         return cls([found], tokens=tuple(tokens))
 
     def timed(self, decoder: "SpeechDecoder", *, best: int) -> list[TimedToken]:
-        """The tokens of a candidate with their positions."""
+        """The tokens, with their positions, of the candidate with index `best`."""
         if self.tokens is not None:
             return list(self.tokens)
         tokens = list(self.candidates[best].tokens)

@@ -73,7 +73,7 @@ class TranslationModels(NamedTuple):
 
 
 def _without_blanks(texts: Sequence[str]) -> list[str]:
-    """The texts, with those of white space replaced by empty ones, as blank lines do not occur in training."""
+    """The texts, with blank ones replaced by empty ones, because blank lines do not occur in training."""
     return ["" if text.isspace() else text for text in texts]
 
 

@@ -163,7 +163,7 @@ class Translator(EmbedsText):
     ) -> Iterator[Translation]:
         """One translation per request, in order; raises the error of the first request that fails.
 
-        Reads ahead by at most one window of requests. `search` and `nbest` apply to requests that do not set their own;
+        At most 2,048 requests are read ahead. `search` and `nbest` apply to requests that do not set their own;
         `first` is the number of the first request, on which sampling depends. `poll` is explained under `engine`, whose
         answers contain errors instead of raising them.
 

@@ -39,7 +39,7 @@ class Request(NamedTuple):
 
     @classmethod
     def inline(cls, line: str, *, prefix: str = "") -> "Request":
-        """The request for a line with inline marks.
+        """The request for a line with inline terminology markup.
 
         >>> Request.inline('the <term target="Bahnhof">station</term> is closed')
         Request('the station is closed', required=('Bahnhof',), places=(4,))

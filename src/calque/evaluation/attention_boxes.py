@@ -42,7 +42,7 @@ class BoxAttention(NamedTuple):
 
 
 def cell_shares(box: SquareBox, *, side: int) -> Array:
-    """The share [S] of each cell's area that lies inside a box."""
+    """The share [S] of each grid cell's area that lies inside a box."""
     edges = np.linspace(0, 1, side + 1)
 
     def overlap(low: float, high: float) -> Array:

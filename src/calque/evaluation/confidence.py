@@ -11,8 +11,8 @@ MINIMUM_TRANSLATIONS = 20  # fewer are not enough to calibrate on
 class Confidence(NamedTuple):
     """Maps the mean log-probability of a translation's pieces to its expected chrF, between 0 and 1.
 
-    Piecewise linear and non-decreasing through `knots`: x is a log-probability, y the mean chrF of the held-out
-    translations near x. Those were decoded greedily, and calibration is weaker for other search methods
+    The map is piecewise linear and non-decreasing through `knots`: x is a log-probability, y the mean chrF of the
+    held-out translations near x. Those were decoded greedily, and calibration is weaker for other search methods
     (docs/decisions/0016).
     """
 
@@ -34,7 +34,7 @@ def calibrate(
 ) -> Confidence | None:
     """The non-decreasing confidence that fits the held-out translations best; None if there are too few.
 
-    Isotonic regression by pooling adjacent violators (Ayer 1955).
+    It is found by isotonic regression, with the pool-adjacent-violators algorithm (Ayer 1955).
     """
     if len(translations) < MINIMUM_TRANSLATIONS:
         return None

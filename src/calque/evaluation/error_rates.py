@@ -99,9 +99,10 @@ def _differing(first: Symbols, second: Symbols) -> tuple[Symbols, Symbols]:
 def _edits(pairs: Sequence[tuple[Symbols, Symbols]], lengths: Array) -> tuple[Array, Array]:
     """The edits and the substitutions [P] of pairs with these lengths [P,2].
 
-    Row i of Levenshtein's table, for all pairs at once, from row i − 1. A cell holds M · edits − substitutions, whose
-    minimum has the fewest edits and, among those, most substitutions; M is larger than any number of substitutions.
-    Insertions chain within a row: cⱼ = min over k ≤ j of dₖ + M (j − k), a running minimum of dₖ − M k.
+    Row i of Levenshtein's table is computed from row i − 1, for all pairs at once. A cell of the table holds
+    M · edits − substitutions, whose minimum has the fewest edits and, among those, the most substitutions; M is larger
+    than any number of substitutions. Insertions chain within a row: cⱼ = min over k ≤ j of dₖ + M (j − k),
+    a running minimum of dₖ − M k.
     """
     numbers: dict[str, int] = {}
     width, height = int(lengths[:, 1].max(initial=0)), int(lengths[:, 0].max(initial=0))

@@ -124,7 +124,10 @@ class BaseAssembly:
         return []
 
     def validation_batch(self, *, ranks: int) -> BatchConfig:
-        """The batch settings of validation, which a single rank runs in memory that all ranks may share."""
+        """The batch settings of validation: those of training, with the token budget divided by the number of ranks.
+
+        Only one rank validates, but it may share its memory with all other ranks.
+        """
         batch = self.experiment.training.batch
         return batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
 

@@ -47,7 +47,7 @@ def change_settings(
 
 
 def changeable(of: type[Config]) -> list[str]:
-    """The keys that may change when a run is resumed; `SECTION.*` stands for all keys of a section but fixed ones."""
+    """The keys that may change when a run is resumed; `SECTION.*` stands for a section's keys except fixed ones."""
     return list(_changeable(of, prefix="", depth=2))
 
 

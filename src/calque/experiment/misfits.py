@@ -87,7 +87,11 @@ def misfits(sections: Sections) -> list[str]:
 
 
 def unsupported(sections: Sections, reasons: Mapping[Setting, str], *, models: str) -> list[str]:
-    """The `reasons` for those settings that the experiment changes; `models` do not support subword sampling."""
+    """A message for each unsupported setting that the experiment uses.
+
+    `reasons` maps unsupported settings to their messages. Subword sampling, which none of these models supports, is
+    always included; its message names them as `models`.
+    """
     kind = sections.training.subwords.kind
     all_reasons = {
         "subwords": f"training.subwords.kind = {kind!r} is not supported for {models}; set it to 'fixed'",

@@ -40,7 +40,7 @@ def suggested_text(experiment: Experiment) -> str:
 
 
 def _pairs_of_subwords(values: Values) -> DataConfig | None:
-    """The corpora, if they are pairs that would be read as deterministic subwords; None otherwise."""
+    """The corpora, if they are translation pairs whose subwords are not sampled; None otherwise."""
     task, training = with_kinds(values).get("task", {}), values.get("training", {})
     if not isinstance(task, dict) or task.get("kind", "translation") != "translation":
         return None

@@ -176,7 +176,10 @@ def bleu_or_exact_match(references: Sequence[str]) -> ChosenMetric:
 
 
 def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:
-    """The length profile of the held-out sources, as sentences cannot be counted in training sources stored as ids."""
+    """The length profile of a model.
+
+    Sentences are counted in the held-out sources, because training sources are stored only as ids.
+    """
     return LengthProfile.of(
         pieces=prepared.valid["source"].lengths.tolist(),
         sentences=[sentences_in(text) for text in sources],

@@ -46,7 +46,7 @@ def upgrade_fingerprint(fingerprint: dict[str, str]) -> dict[str, str]:
 
 
 def upgrade_training(values: Values) -> Values:
-    """The config of a run that has begun. If it lacks training.arithmetic, the run began with version 1."""
+    """The config of a run that has begun, with training.arithmetic = 1 if it does not have that setting yet."""
     training = values.get("training", {})
     return {**values, "training": {"arithmetic": 1, **training}} if isinstance(training, dict) else values
 

@@ -173,7 +173,7 @@ class BeamRecorder:
         self._finish_step(step, self._with_reasons(candidates, all_tokens, width=width))
 
     def _group(self, place: int, *, size: int) -> int | None:
-        """The group, from 1, that a place belongs to if all groups together have `size` places; None without groups."""
+        """The group (from 1) of the candidate at `place`, out of `size` places in all groups; None without groups."""
         return 1 + place * self.groups // size if self.groups > 1 else None
 
     def _compared(self, step: SearchStep) -> Iterator[tuple[int, float, int, int, dict[str, Any]]]:
@@ -195,7 +195,11 @@ class BeamRecorder:
     def _with_reasons(
         self, candidates: list[TreeCandidate], tokens: Sequence[Tokens], *, width: int
     ) -> list[TreeCandidate]:
-        """The candidates of a step, with the reason `group`, `penalty`, `bank` or `end-group` where it applies."""
+        """The candidates of a step, with more precise reasons why candidates were dropped.
+
+        If a candidate was dropped although its rank among all candidates was high enough, the reason becomes `group`,
+        `penalty` or `end-group` (diverse beam search) or `bank` (required phrases).
+        """
         if self.groups == 1 and all(candidate.matched is None for candidate in candidates):
             return candidates
         compared = list(zip(candidates, tokens, strict=True))

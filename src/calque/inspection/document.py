@@ -46,7 +46,7 @@ def as_base64(weights: Tensor) -> dict[str, Any]:
 
 
 def model_summary(loaded: Loaded, *, name: str) -> dict[str, Any]:
-    """The entry of a model in a document: its name, architecture, number of parameters, and if it has attention."""
+    """What a document says about a model: name, architecture, number of parameters, and whether it has attention."""
     return {
         "name": name,
         "architecture": architecture(loaded),
@@ -104,7 +104,7 @@ def _own(own: OwnTranslation) -> dict[str, Any]:
 
 
 def what_if_values(what_if: WhatIf) -> dict[str, Any] | None:
-    """The user's changes to a translation (prefix, forbidden words, moved attention); None if there are none."""
+    """The user's changes to a translation (prefix, forbidden words, forced attention); None if there are none."""
     if not what_if:
         return None
     return {

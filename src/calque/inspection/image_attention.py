@@ -42,7 +42,7 @@ def words_with_attention(tokenizer: Tokenizer, detail: Detail) -> list[AttendedW
 
 
 def smooth_map(attention: Array, *, side: int, size: int) -> Array:
-    """Attention [S] as a map [H,H] with values from 0 to 1, interpolated between the centres of the cells."""
+    """Attention [S] as a map [H,H] with values from 0 to 1, interpolated between the centres of grid cells."""
     grid = np.asarray(attention, dtype=np.float64).reshape(side, side)
     centres = (np.arange(size) + 0.5) * side / size - 0.5
     low = np.clip(np.floor(centres).astype(int), 0, side - 1)

@@ -41,8 +41,8 @@ class ScoredLabels(NamedTuple):
 def best_paths(emissions: Tensor, scores: PathScores, *, count: int) -> list[ScoredLabels]:
     """The `count` label sequences with the highest scores, best first, given emissions [T,Y]; fewer if fewer exist.
 
-    The Viterbi algorithm with the K best prefixes for each last label instead of one (Seshadri and Sundberg 1994). Ties
-    go to the label with the lower id.
+    This is the Viterbi algorithm with the K best prefixes for each last label instead of one (Seshadri and Sundberg
+    1994). Ties go to the label with the lower id.
     """
     words, labels = emissions.shape
     totals = (scores.start + emissions[0])[None]  # [K,Y]

@@ -99,7 +99,7 @@ def phrase_values(view: PhraseView, **_: Any) -> dict[str, Any]:
 
 
 def phrase_summary(translator: PhraseTranslator, *, name: str) -> dict[str, Any]:
-    """The entry of a statistical model in a document."""
+    """What a document says about a statistical model: its name, architecture and number of parameters."""
     return {
         "name": name,
         "architecture": "phrase-based" if translator.config.units == "phrases" else "word for word",

@@ -325,5 +325,5 @@ def log_prob(candidate: SpeechCandidate, weights: dict[str, float]) -> float:
 
 
 def recogniser_summary(recogniser: Recogniser, *, name: str) -> dict[str, Any]:
-    """The entry of a recogniser in a document: the same as for any model, plus its head."""
+    """What a document says about a recogniser: the same as about any model, plus the kind of its head."""
     return model_summary(recogniser, name=name) | {"head": recogniser.config.head}

@@ -140,7 +140,7 @@ def recommendation_values(view: RecommendationView, *, weights: Weights = as_lis
 
 
 def recommender_summary(recommender: Recommender, *, name: str) -> dict[str, Any]:
-    """The entry of a recommender in a document: the same as for any model, plus the size of its catalogue."""
+    """What a document says about a recommender: the same as about any model, plus the size of its catalogue."""
     return model_summary(recommender, name=name) | {"items": len(recommender.catalogue.items)}
 
 

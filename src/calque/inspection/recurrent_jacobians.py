@@ -164,7 +164,7 @@ def _norm(layer: RecurrentLayer, name: str) -> nn.LayerNorm | None:
 def _slope(norm: nn.LayerNorm | None, values: Tensor, weight: Tensor) -> Tensor:
     """[N,M,D], the Jacobian of norm(W x) with respect to x, at W x = values [N,M]; W [M,D].
 
-    Of y = w x̂ + b with x̂ = (v − mean v) / σ: ∂y/∂v = w/σ (1 − 1/M − x̂ x̂ᵀ/M).
+    For y = w x̂ + b with x̂ = (v − mean v) / σ: ∂y/∂v = w/σ (1 − 1/M − x̂ x̂ᵀ/M).
     """
     if norm is None:
         return weight.expand(len(values), -1, -1)

@@ -92,7 +92,7 @@ def _target_attributions(model: Model, source: Sequence[int], target: Sequence[i
 
 @contextmanager
 def _changed_output(module: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """A context in which the output of a module is replaced by `change` of it."""
+    """A context in which `change(output)` replaces each output of a module."""
 
     def hook(_module: nn.Module, _arguments: Any, output: Tensor | Padded) -> Tensor | Padded:
         return output._replace(values=change(output.values)) if isinstance(output, Padded) else change(output)

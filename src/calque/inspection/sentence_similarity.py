@@ -1,4 +1,4 @@
-"""Sentence vectors side by side: the cosines of sentences, and their places in two dimensions.
+"""Sentence vectors side by side: the cosines of sentences, and their coordinates on a map in two dimensions.
 
 Letters: R sentences, C sentences that they are compared with, N = R + C or, if these are the same, R; W width.
 """
@@ -92,7 +92,7 @@ def similarity_values(view: SimilarityView, *, weights: Weights = as_lists) -> d
 
 
 def encoder_summary(encoder: SentenceEncoder, *, name: str) -> dict[str, Any]:
-    """The entry of a sentence encoder in a document: the same as for any model, plus pooling and vector width."""
+    """What a document says about a sentence encoder: the same as about any model, plus pooling and vector width."""
     return model_summary(encoder, name=name) | {"pooling": encoder.config.pooling, "width": encoder.model.width}
 
 

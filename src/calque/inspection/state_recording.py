@@ -167,7 +167,7 @@ def _record(recorded: Recorded, states: RecurrentStep | Tensor) -> None:
 
 
 def by_position(values: Tensor, place: Place, *, lengths: Tensor) -> Tensor:
-    """Values [B,P] in the order of the text, from values in the order in which a layer reads it; P ≥ lengths [B]."""
+    """Puts values [B,P], given in the order in which a layer reads the text, into the order of the text."""
     if place.direction == "backward":
         values = reverse_within(values, lengths)
     return reverse_within(values, lengths - 1) if place.is_reversed else values

@@ -56,7 +56,7 @@ def test_a_file_of_too_many_samples_is_named(tmp_path: Path, monkeypatch: pytest
     soundfile.write(tmp_path / "a.wav", sine(), 8000)
     monkeypatch.setattr("calque.data.audio.MOST", 3999)
     with pytest.raises(
-        DataError, match=r"a\.wav: 4,000 samples per channel, at most 3,999 are read; split the recording"
+        DataError, match=r"a\.wav: 4,000 samples per channel, but at most 3,999 can be read; split the recording"
     ):
         read_sound(Clip("a.wav"), folder=tmp_path)
     assert len(read_sound(Clip("a.wav", 0.1), folder=tmp_path).samples) == 3200

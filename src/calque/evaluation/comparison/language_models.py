@@ -7,7 +7,7 @@
  "systems": [{"name", "path", "kind", "model", "speed", "run", "curves" as for translations,
    "scores": {"per_word", "per_byte": perplexities}, "nats": float, "pieces": int, "per_piece": float,
    "p_value": null | float}…],
- "randomisation": {"samples": int, "seed": int},                          // of the difference to the baseline, per word
+ "randomisation": {"samples": int, "seed": int},                        // of the difference from the baseline, per word
  "sections": [{"id": "position" | "frequency", "title": str, "buckets": [label…], "counts": [words per bucket],
    "nats": [[nats per word | null per bucket] per system]}…],
  "sentences": {"total": int, "items": [{"line": int, "words": […, "</s>"],

@@ -15,7 +15,7 @@ OPERATIONS = {"equal": "=", "replace": "~", "delete": "-", "insert": "+"}
 
 
 def match_lengths(hypothesis: Words, reference: Words) -> list[int]:
-    """For each word of the hypothesis, the length (0 to 4) of the longest n-gram with it that is in the reference."""
+    """For each hypothesis word, the length (0 to 4) of the longest n-gram that contains it and is in the reference."""
     known = set(ngrams(reference))
     lengths = [0] * len(hypothesis)
     for size in range(1, LONGEST + 1):

@@ -106,7 +106,7 @@ def compare_transcripts(
 
 
 def check_transcripts(test: TranscribedTest, systems: Sequence[TranscribedSystem]) -> None:
-    """Raises an error for fewer than two systems, no recordings, or a system without one transcript per recording."""
+    """Raises an error for fewer than two systems, no recordings, or a system without exactly one transcript for each."""
     if len(systems) < 2:
         raise ConfigError("fewer than two systems to compare: give at least two runs or files of transcripts")
     size = len(test.references)
@@ -191,7 +191,7 @@ def _score(rows: Array) -> float:
 
 
 def _wins(place: int, errors: Mapping[str, Sequence[Sequence[Errors]]]) -> dict[str, dict[str, int]]:
-    """The numbers of recordings with fewer, more and as many edits as for the baseline, by metric."""
+    """By metric, the number of recordings in which the system has fewer edits than the baseline, more, and as many."""
     edits = {name: [np.array([item.edits for item in row]) for row in rows] for name, rows in errors.items()}
     return {name: wins(rows[0], rows[place], is_higher_better=False) for name, rows in edits.items()}
 
