@@ -25,7 +25,7 @@ class KeyValueMemory(AttentionLayer):
         address = A k,   weights = softmax(A q · address / √d),   read(q) = Σ weights · v
 
     Keys decide where to look, values what is found: unlike in self-attention, the two need not be projections of the
-    same vector. Keys and queries share the matrix A, so that a query finds the equal key.
+    same vector. Keys and queries share the matrix A, so that a query matches keys similar to it.
 
     Laws: writing x and then y equals writing both at once. Neither the order of slots nor empty slots affect what is
     read.
