@@ -163,7 +163,7 @@ def test_evaluation_scores_captions_and_attention(run, folder, command: Command,
         refused = command("evaluate", run, "--images", manifest, *option)
         assert refused.code == 2 and "--images is for a captioner and cannot be combined" in refused.err
     image = command("evaluate", run, "--images", folder / "valid" / "0.png")
-    assert image.code == 2 and "no manifest but a binary file" in image.err and "iconv" not in image.err
+    assert image.code == 2 and "a binary file, not a manifest" in image.err and "iconv" not in image.err
     idle = command("evaluate", run, "--images", manifest, "temperature=2.0")
     assert idle.code == 2 and "temperature=2.0 has no effect" in idle.err
     other = command("evaluate", run, "--text", manifest)
@@ -221,7 +221,7 @@ def test_options_of_other_tasks_are_refused(command: Command, tmp_path) -> None:
         (("--images", manifest, "--text", manifest), "--images is for a captioner and cannot be combined with --text"),
         (
             ("--images", tmp_path / "images" / "0.png"),
-            "0.png: no manifest but a binary file; a manifest is a text file",
+            "0.png: a binary file, not a manifest; a manifest is a text file",
         ),
         (("--images", manifest, "--system", "tiny"), "--images is for a captioner (--system xu2015"),
         (("--text", manifest, "--system", "xu2015"), "a captioner reads images: give --images"),

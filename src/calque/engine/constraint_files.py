@@ -40,7 +40,7 @@ class RequestBuilder:
         """Raises a DataError if there are more prefixes than the input has `lines`."""
         if self.prefixes is not None and len(self.prefixes) > lines:
             raise DataError(
-                f"{self.prefix_file}: has {len(self.prefixes):,} lines, but {self.name} has {lines:,}; both need "
+                f"{self.prefix_file} has {len(self.prefixes):,} lines, but {self.name} has {lines:,}; both need "
                 "the same number of lines, so the translations may have been given the wrong prefixes"
             )
 
@@ -56,7 +56,8 @@ class RequestBuilder:
             return ""
         if line.number > len(self.prefixes):
             raise DataError(
-                f"{self.prefix_file}: ends after line {len(self.prefixes)}, but the input goes on; give one per line"
+                f"{self.prefix_file} ends after line {len(self.prefixes)}, but the input has more lines; "
+                "give one prefix per input line"
             )
         return self.prefixes[line.number - 1]
 

@@ -141,7 +141,7 @@ def _backward(emitted: Tensor, states: States, lengths: Tensor) -> Tensor:
 
 
 def force_align(log_probs: Tensor, tokens: list[int]) -> list[tuple[int, int]] | None:
-    """The span of positions (first, last + 1) of each token on the best path; None if there are too many tokens.
+    """The span of positions (first, last + 1) of each token on the best path; None if there are too few positions.
 
     `log_probs` [S,V] are the log-probabilities of a single recording.
     """

@@ -134,7 +134,7 @@ def _read_running(
 def _streams(text: Array, *, rows: int, steps: int) -> Iterator[tuple[Array, Array]]:
     """Yields inputs and outputs [B,T]: the text, cut into `rows` equal parts, in chunks of `steps` tokens.
 
-    The last chunk is the remainder of the text that does not fill the rows.
+    If the text cannot be divided evenly, its last tokens follow as a chunk with a single row.
     """
     length = len(text) // rows
     if length == 0:

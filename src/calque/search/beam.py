@@ -277,8 +277,8 @@ def results_of(
 ) -> dict[int, list[Hypothesis]]:
     """The results of sentences whose search is done, by index in the initial batch.
 
-    `previous` are the hypotheses that were live before token number `length`. If `length` is the maximum, they are returned
-    too, flagged `cut`.
+    `previous` are the hypotheses that were live before token number `length`. If `length` is the maximum, they are
+    returned too, flagged `cut`.
     """
     results = {}
     for row in done.nonzero().squeeze(1).tolist():

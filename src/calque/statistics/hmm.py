@@ -46,7 +46,7 @@ class HiddenMarkovModel(NamedTuple):
         return Transitions((1 - self.empty) * self.jumps.matrix(words), self.empty)
 
     def align(self, lexical: Floats) -> Array:
-        """For each target word [B,J], the index of the most likely source word, or −1, given probabilities [J,B,1+I]."""
+        """The index [B,J], or −1, of each target word's most likely source word, given probabilities [J,B,1+I]."""
         _, pairs, width = lexical.shape
         transitions, step = self.transitions(width - 1), max(1, VITERBI_CELLS // width**2)
         parts = [lexical[:, first : first + step] for first in range(0, pairs, step)]

@@ -31,7 +31,7 @@ class DiagonalModel(NamedTuple):
         return np.pad((1 - self.empty) * self.diagonal.matrix(shape), ((0, 0), (1, 0)), constant_values=self.empty)
 
     def align(self, lexical: Floats) -> Array:
-        """For each target word [B,J], the index of the most likely source word, or −1, given probabilities [J,B,1+I]."""
+        """The index [B,J], or −1, of each target word's most likely source word, given probabilities [J,B,1+I]."""
         targets, _, width = lexical.shape
         return most_likely_alignments(lexical * self.prior((width - 1, targets))[:, None])
 
