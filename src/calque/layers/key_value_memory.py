@@ -45,7 +45,7 @@ class KeyValueMemory(AttentionLayer):
         )
 
     def write(self, slots: MemorySlots, keys: Tensor, values: Tensor, *, mask: Tensor | None = None) -> MemorySlots:
-        """The memory after writing keys [B,S,K] and values [B,S,V], only where `mask` [B,S] is true if it is given."""
+        """The memory after writing keys [B,S,K] and values [B,S,V]; pairs whose `mask` [B,S] is false are ignored."""
         written = torch.ones(keys.shape[:2], dtype=torch.bool, device=keys.device) if mask is None else mask
         return MemorySlots(
             torch.cat([slots.addresses, self.address(keys)], dim=1),
