@@ -62,7 +62,7 @@ class ListedOutput:
         self._common_logits = _product_of(output, torch.cat([lists.shared, lists.sample]))
 
     def own(self, words: Tensor) -> OwnWords:
-        """The sentences' own words [B,n] with their weights; n is padded, as the results of tiny products differ."""
+        """The sentences' own words [B,n] with their weights; n is padded, since tiny products round differently."""
         size = words.shape[1]
         words = F.pad(words, (0, max(COLUMNS, size + -size % COLUMNS) - size), value=-1)
         rows, is_padding, product = words.clamp(min=0), words < 0, self.output.product
