@@ -256,7 +256,7 @@ def _drawn(random: Random, seen: set[str], *, source: Language, target: Language
 
 
 def _balanced(drawn: Iterator[_Drawn], known: _Counts) -> Iterator[_Drawn]:
-    """Yields, of every two sentences, the one with the rarest word so far; `known` counts the words yielded."""
+    """Yields, of every two sentences, the one whose rarest word was yielded less often so far, as `known` counts."""
     for first, second in zip(drawn, drawn, strict=False):
         chosen = first if _rarest(first, known) <= _rarest(second, known) else second
         for tokens, counts in zip(chosen.texts, known, strict=True):
@@ -274,7 +274,7 @@ def _rarest(drawn: _Drawn, known: _Counts) -> int:
 
 
 def _with_known_words(drawn: Iterator[_Drawn], known: _Counts, size: int) -> Iterator[_Drawn]:
-    """Yields `size` sentences whose words are common in training; if there are too few, others complete them."""
+    """Yields `size` sentences whose words are common in training; if there are too few, others are added."""
     yielded, spare = 0, list[_Drawn]()
     for candidate in islice(drawn, size * PATIENCE):
         if _rarest(candidate, known) < COMMON:

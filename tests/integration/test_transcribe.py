@@ -351,7 +351,7 @@ def test_train_rejects_bad_recordings_or_leaves_them_out(tmp_path: Path, command
         (["--valid-audio", "{m}"], "--valid-audio needs --audio"),
         (
             ["--audio", "{w}"],
-            "0.wav: a binary file, not a manifest; a manifest is a text file with a line for each rec",
+            "0.wav: a binary file, not a manifest; a manifest is a text file with one line per rec",
         ),
         (["--audio", "{m}", "model.head=ctc", "model.ctc_weight=0.5"], "ctc_weight"),
         (["--audio", "{m}", "training.label_smoothing=0.1"], "label_smoothing"),

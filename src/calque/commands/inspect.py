@@ -64,7 +64,7 @@ def inspect(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Inspect this translation or transcript instead of the model's own; with --source, a file of translations.",
+            help="Inspect this translation or transcript, not the model's own; with --source, a file of translations.",
         ),
     ] = None,
     images: Annotated[

@@ -23,8 +23,8 @@ def refuse_binary(lines: Iterable[bytes], *, path: Path, rows: str) -> None:
     head = b"".join(islice(lines, _HEAD))
     if b"\0" in head and not head.startswith(_UTF16):
         raise DataError(
-            f"{path}: a binary file, not a manifest; a manifest is a text file with a line for each {rows}, with the "
-            "name of its file"
+            f"{path}: a binary file, not a manifest; a manifest is a text file with one line per {rows}, which "
+            "names its file"
         )
 
 

@@ -56,7 +56,8 @@ class RequestBuilder:
             return ""
         if line.number > len(self.prefixes):
             raise DataError(
-                f"{self.prefix_file}: ends after line {len(self.prefixes)}, but the input goes on; give one per line"
+                f"{self.prefix_file} ends after line {len(self.prefixes)}, but the input has more lines; "
+                "give one prefix per input line"
             )
         return self.prefixes[line.number - 1]
 

@@ -37,7 +37,7 @@ def ngram_tables(generator: TextGenerator, *, origin: str = "this language model
     output, size = generator.model.output, generator.model.vocabulary_size
     if not isinstance(output, NgramOutput):
         raise FolderError(
-            f"{origin}: has a {generator.config.network.kind} network, not n-grams; train an n-gram model with "
+            f"{origin} has a {generator.config.network.kind} network, not n-grams; train an n-gram model with "
             "`calque train --system kneser-ney --text FILE`"
         )
     keys = [table.cpu().numpy() for table in output.keys.values()]

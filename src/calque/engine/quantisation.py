@@ -46,7 +46,7 @@ def quantise_model(path: str | Path, output: Path) -> Sizes:
         try:
             format = verify_folder(new, kind=KIND, formats=FORMATS).format
         except FolderError:
-            raise FolderError(f"{folder}: was replaced while it was being read; start again") from None
+            raise FolderError(f"{folder} was replaced while it was being read; start again") from None
         (new / MANIFEST).unlink()
         _upgrade(new, format=format)
         stored = to_int8(weights := read_weights(new / WEIGHTS))

@@ -171,7 +171,10 @@ def _file_batches(
         case Translator() if source is not None and target is not None:
             sources, targets = _lines(source, sentences), _lines(target, sentences)
             if len(sources) != len(targets):
-                raise DataError(f"{source} has {len(sources)} lines, but {target} has {len(targets)}")
+                raise DataError(
+                    f"{source} has {len(sources)} lines, but {target} has {len(targets)}; "
+                    "line n of one must translate line n of the other"
+                )
             return sample_pairs(loaded, sources, targets)
         case TextGenerator() if source is None and target is not None:
             return sample_text(loaded, _lines(target, sentences))

@@ -70,5 +70,8 @@ def from_values(values: dict[str, Any], *, width: int) -> Projection:
     mean, components = (np.array(values[key], dtype=np.float64) for key in ("mean", "components"))
     first, second = (float(share) for share in values["explained"])
     if mean.shape != (width,) or components.shape != (DIMENSIONS, width):
-        raise ValueError(f"a projection of states of width {width} was expected")
+        raise ValueError(
+            f"expected a mean of shape {(width,)} and components of shape {(DIMENSIONS, width)}; "
+            f"found {mean.shape} and {components.shape}"
+        )
     return Projection(mean, components, (first, second))

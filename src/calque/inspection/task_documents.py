@@ -10,7 +10,8 @@ A text (task "language-modelling"):
      "saliency": null | [{"method", "weights"}…],  // likewise
      "continuation": null | {"text", "pieces", "cut", "log_prob", "score", "steps", "beam"}}
 
-`beam` is the tree of a translation; its lengths count the continuation alone, its scores the whole text.
+`beam` has the format of a translation's beam tree. Its lengths count the pieces of the continuation alone; its scores
+are those of the whole text.
 
 A tagged sentence (task "tagging"):
 
@@ -85,7 +86,7 @@ def tagging_values(view: TaggingView, *, weights: Weights = as_lists) -> dict[st
 
 
 def tagger_summary(tagger: Tagger, *, name: str) -> dict[str, Any]:
-    """The entry of a tagger in a document: the same as for any model, plus its head, labels and transition scores."""
+    """The summary of a tagger in an inspection document: that of any model, plus head, labels and transition scores."""
     transitions = transitions_of(tagger)
     return model_summary(tagger, name=name) | {
         "head": tagger.config.head if isinstance(tagger.config, TaggerConfig) else tagger.config.kind,

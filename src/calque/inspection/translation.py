@@ -40,7 +40,7 @@ class Saliency(NamedTuple):
 
 
 class OwnTranslation(NamedTuple):
-    """The model's own translation of a source whose target is given, and where beam search loses that target."""
+    """The model's own translation of a source whose target is given, and whether beam search finds that target."""
 
     text: str
     is_cut: bool
@@ -98,8 +98,8 @@ def inspect_translation(
 ) -> SentenceView:
     """Translates a request, or reads a given `target` for it, and returns all that the model computed.
 
-    If the target is given, the request is translated too, to show what the model prefers and where search loses the
-    target.
+    If the target is given, the request is translated too, to show what the model prefers and at which piece
+    search drops the target.
 
     Each of the `moves` puts all attention on one source piece while one target piece is predicted; later pieces are
     predicted from the result. By default, `saliency` is computed only if the model has no attention.
@@ -162,7 +162,7 @@ def _search(
 
 
 def _given(models: TranslationModels, target: str, source: NumberedText, *, found: _Answer) -> _Answer:
-    """The given target as an answer, and the translation that search finds for comparison."""
+    """The given target as an answer, together with the translation that search `found`, for comparison."""
     (encoded,) = models.encode_targets([target], [source])
     ids = [*encoded.numbered.ids, *([] if encoded.cut else [EOS])]
     assert found.candidate is not None
@@ -224,7 +224,7 @@ def _saliency(models: TranslationModels, source: Sequence[int], target: Sequence
 
 
 def _refuse_late_moves(moves: Sequence[Move], *, pieces: int) -> None:
-    """Raises a ConfigError for a move at a piece that the translation does not have."""
+    """Raises a ConfigError if a move names a target piece after the end of the translation."""
     late = [move.target for move in moves if move.target > pieces]
     if late:
         raise ConfigError(

@@ -83,7 +83,7 @@ class MovedAttention:
         return log_probs
 
     def change(self, weights: Tensor) -> Tensor:
-        """The attention weights [B,H,Q,S]; while a moved piece is predicted, all weight is on one source position."""
+        """The attention weights [B,H,Q,S]; if a move applies to the predicted piece, all weight is on one position."""
         if self._current is None:
             return weights
         moved = torch.zeros_like(weights)

@@ -124,7 +124,7 @@ class LinearChainCRF(nn.Module):
         return totals
 
     def _backward_scores(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
-        """For each word, [B,Y]: the log-sum-exp of the scores of all label sequences that can follow label y there."""
+        """For each word, [B,Y]: the log-sum-exp of the scores of all labellings of later words, given its label."""
         transitions = wide(self.transitions)
         totals = [wide(self.end).expand_as(scores[:, 0])]
         for emission, is_word in zip(scores.unbind(1)[:0:-1], mask.unbind(1)[:0:-1], strict=True):

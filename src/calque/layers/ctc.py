@@ -124,7 +124,7 @@ def _forward(emitted: Tensor, states: States) -> Tensor:
 
 
 def _backward(emitted: Tensor, states: States, lengths: Tensor) -> Tensor:
-    """β [B,S,Z]: the log of the summed probabilities of all paths from a state, after its position, to the end."""
+    """β [B,S,Z]: the log of the summed probabilities of all continuations of a path in a state at a position."""
     places = torch.arange(emitted.shape[2], device=emitted.device)[None]
     is_end = (places == states.last[:, None] - 1) | ((places == states.last[:, None] - 2) & (states.last[:, None] > 1))
     ending = torch.zeros_like(emitted[:, 0]).masked_fill(~is_end, _IMPOSSIBLE)
@@ -141,7 +141,7 @@ def _backward(emitted: Tensor, states: States, lengths: Tensor) -> Tensor:
 
 
 def force_align(log_probs: Tensor, tokens: list[int]) -> list[tuple[int, int]] | None:
-    """The span of positions (first, last + 1) of each token on the best path; None if there are too many tokens.
+    """The span of positions (first, last + 1) of each token on the best path; None if there are too few positions.
 
     `log_probs` [S,V] are the log-probabilities of a single recording.
     """

@@ -25,7 +25,7 @@ class KeyValueMemory(AttentionLayer):
         address = A k,   weights = softmax(A q · address / √d),   read(q) = Σ weights · v
 
     Keys decide where to look, values what is found: unlike in self-attention, the two need not be projections of the
-    same vector. Keys and queries share the matrix A, so that a query finds the equal key.
+    same vector. Keys and queries share the matrix A, so that a query matches keys similar to it.
 
     Laws: writing x and then y equals writing both at once. Neither the order of slots nor empty slots affect what is
     read.
@@ -45,7 +45,7 @@ class KeyValueMemory(AttentionLayer):
         )
 
     def write(self, slots: MemorySlots, keys: Tensor, values: Tensor, *, mask: Tensor | None = None) -> MemorySlots:
-        """The memory after writing keys [B,S,K] and values [B,S,V], only where `mask` [B,S] is true if it is given."""
+        """The memory after writing keys [B,S,K] and values [B,S,V]; pairs whose `mask` [B,S] is false are ignored."""
         written = torch.ones(keys.shape[:2], dtype=torch.bool, device=keys.device) if mask is None else mask
         return MemorySlots(
             torch.cat([slots.addresses, self.address(keys)], dim=1),

@@ -106,7 +106,7 @@ class LabelChain(NamedTuple):
         return totals
 
     def _backward(self) -> list[Tensor]:
-        """For each word, [B,U,Y]: the log-sum-exp of the scores of all label sequences that can follow there."""
+        """For each word, [B,U,Y]: the log-sum-exp of the scores of all labellings of later words."""
         words = self.emissions.shape[1]
         totals = [self._end(words - 1)]
         for t in range(words - 1, 0, -1):
@@ -118,7 +118,7 @@ class LabelChain(NamedTuple):
         return totals[::-1]
 
     def _first(self) -> Tensor:
-        """[B,U,Y], the scores of the first labels; −∞ for every history except that of no label."""
+        """[B,U,Y], the scores of the first labels; −∞ unless the history is *no label*."""
         scores = self.transitions.start[self.kinds[:, 0]] + self.emissions[:, 0]
         return F.pad(scores[:, None], (0, 0, 0, self.transitions.ends.shape[2] - 1), value=-torch.inf)
 
@@ -131,7 +131,7 @@ class LabelChain(NamedTuple):
         return self.transitions.ends[self._before(t), self.kinds[:, t]]
 
     def _before(self, t: int) -> Tensor:
-        """[B], the kind of the word before word t; 0 for the first word and in a first-order chain, which ignore it."""
+        """[B], the kind of the word before word t; 0 where it has no effect: if t = 0 or the chain is first-order."""
         is_known = t > 0 and len(self.transitions.steps) > 1
         return self.kinds[:, t - 1] if is_known else torch.zeros_like(self.kinds[:, t])
 
@@ -145,5 +145,5 @@ class LabelChain(NamedTuple):
 
 
 def _after_the_first(scores: Tensor) -> Tensor:
-    """Scores by history [B,1+Y,Y], given those of pairs of labels [B,Y,Y]; −∞ for the history of no label."""
+    """Scores by history [B,1+Y,Y], given scores of pairs of labels [B,Y,Y]; −∞ where the history is *no label*."""
     return F.pad(scores, (0, 0, 1, 0), value=-torch.inf)

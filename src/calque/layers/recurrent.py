@@ -162,10 +162,10 @@ class Recurrence(StateLayer):
         return F.linear(inputs, met, bias[0] if bias else None)
 
     def rest(self, start: int) -> Callable[[Tensor], Tensor]:
-        """`project` for inputs that use the weight columns from `start` on, without the bias, which `project` adds.
+        """A function that computes the contribution to the gates of the input columns from `start` on.
 
-        Call it once before a loop: slicing the weights at every step would allocate a gradient of the whole matrix at
-        every step.
+        It adds no bias, as `project` does that. Call this method once before a loop: slicing the weights at every step
+        would allocate a gradient of the whole matrix at every step.
         """
         if self.products is not None:
             return self.products.entering(start, self.products.inputs)

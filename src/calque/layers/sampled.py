@@ -71,7 +71,7 @@ class SampledOutput(FullOutput):
 
 
 def draw(probs: Tensor, *, count: int) -> Tensor:
-    """[n], words sampled with replacement: where the cumulative sum of probs [V] passes uniform random numbers.
+    """[n], words sampled with replacement from probs [V], by inverting their cumulative sum.
 
     `torch.multinomial` does the same, but has no deterministic kernel on GPUs.
     """

@@ -4,8 +4,9 @@ The logits of the words that all sentences share come from one product for all r
 come from a separate product of its hypotheses with these words' rows of the weight, so that they do not depend on the
 other sentences of the batch.
 
-Normalised over its list alone, every word would be too likely: a model trained with label smoothing gives a tenth of
-the probability to words that are never right. So the words outside the list are represented by a sample of r of them:
+If probabilities were normalised over the list alone, they would be too high: a model trained with label smoothing gives
+a tenth of the probability to words that are never right. So the words outside the list are represented by a sample of r
+of them:
 
     Z = Σ_{w in list} e^{l_w} + (V − M − n) / r · Σ_{w in sample} e^{l_w}
 
@@ -61,7 +62,7 @@ class ListedOutput:
         self._common_logits = _product_of(output, torch.cat([lists.shared, lists.sample]))
 
     def own(self, words: Tensor) -> OwnWords:
-        """The sentences' own words [B,n] with their weights; n is rounded up, as tiny products round differently."""
+        """The sentences' own words [B,n] with their weights; n is padded, since tiny products round differently."""
         size = words.shape[1]
         words = F.pad(words, (0, max(COLUMNS, size + -size % COLUMNS) - size), value=-1)
         rows, is_padding, product = words.clamp(min=0), words < 0, self.output.product
@@ -142,7 +143,7 @@ def masked_log_probs(output: FullOutput, hidden: Tensor, lists: WordLists) -> Te
 
 
 def _sample_weight(own: Tensor, shared: Tensor, sample: Tensor, *, vocabulary: int) -> Tensor:
-    """[B,r], see `OwnWords`; the divisor r counts only the words of the sample that are not in the list."""
+    """`OwnWords.sample_weight` [B,r]; its divisor counts only the sampled words that are not in a sentence's list."""
     is_listed = (own[:, :, None] == sample).any(dim=1)
     others = vocabulary - len(shared) - (own >= 0).sum(dim=1)
     used = (~is_listed).sum(dim=1).clamp(min=1)
@@ -163,7 +164,7 @@ def _products(inputs: Tensor, weight: Tensor, *, slots: Slots | None) -> Tensor:
 
 
 class _OwnRows(NamedTuple):
-    """The parts of `OwnWords` with one row per hypothesis: that of its sentence."""
+    """The tensors of `OwnWords` with each sentence's row repeated for all its hypotheses."""
 
     words: Tensor  # [N,n]
     scales: Tensor | None  # [N,n]

@@ -27,9 +27,10 @@ class SpecAugmentConfig(Config):
 
 
 def spec_augment(features: Padded, config: SpecAugmentConfig, *, fill: Tensor | None = None) -> Tensor:
-    """The features [B,F,M] with their mean under random masks, which are drawn from torch's generator.
+    """The features [B,F,M], replaced by their mean wherever a random mask covers them.
 
-    The mean, `fill` [B,1,M], is 0 by default, that of normalised features (Park et al. 2019, §2).
+    `fill` [B,1,M] is that mean, by default 0, the mean of normalised features (Park et al. 2019, §2). The masks are
+    drawn from torch's generator.
     """
     values = features.values
     inside = features.mask[..., None]

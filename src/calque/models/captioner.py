@@ -60,7 +60,7 @@ class CaptionerConfig(Config):
 
     @property
     def is_hard(self) -> bool:
-        """Whether attention samples positions."""
+        """Whether the decoder's attention is hard, so that it samples positions."""
         return getattr(getattr(self.decoder, "attention", None), "choice", "soft") == "hard"
 
     def positions(self, size: int) -> int:

@@ -154,7 +154,7 @@ class HiddenMarkovTagger(CountedModel):
         return joined.log(), start.view(kinds, labels).sum(dim=0).log(), by_label[:, -1].log()
 
     def take_sizes(self, sizes: Mapping[str, torch.Size]) -> None:
-        """Resizes the suffix tree to that of a saved model; all other sizes follow from the vocabularies."""
+        """Resizes the suffix tree to its size in a saved model; all other sizes follow from the vocabularies."""
         keys = sizes.get("suffix_keys")
         if keys is not None and len(keys) == 1:
             nodes, labels = self.kinds + keys[0], self.sizes.labels
@@ -173,7 +173,7 @@ class HiddenMarkovTagger(CountedModel):
         return None if too_high is None else f"{too_high}: a probability above 1"
 
     def _suffix_nodes(self, characters: Tensor, lengths: Tensor, kinds: Tensor) -> Tensor:
-        """The node [B,T] of the longest known suffix of every word, given its characters [B,T,C] and their number."""
+        """The node [B,T] of the longest known suffix of every word, given its characters [B,T,C] and `lengths`."""
         nodes, is_suffix = kinds, torch.ones_like(kinds, dtype=torch.bool)
         longest = min(self.config.suffix, characters.shape[2])
         for distance in range(1, longest + 1 if len(self.suffix_keys) else 1):

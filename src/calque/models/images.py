@@ -93,7 +93,7 @@ class ImageInputs(Inputs, ABC):
 
 
 class GridInputs(ImageInputs):
-    """A stack of stages x ← relu(norm(conv(x))), x ← x + relu(norm(conv(x))); the first convolution has stride 2."""
+    """A stack of stages x ← relu(norm(conv(x))), x ← x + relu(norm(conv(x))), in which the first conv has stride 2."""
 
     def __init__(self, config: GridConfig) -> None:
         super().__init__()

@@ -109,7 +109,7 @@ class ModelConfig(Config):
 
     @staticmethod
     def is_recurrent(side: Config) -> bool:
-        """Whether `spread` applies to an encoder or decoder config: not to Transformers and ConvS2S."""
+        """Whether `spread`, the range of initial weights, applies to this side: not to Transformers and ConvS2S."""
         transformers = (TransformerEncoderConfig, TransformerDecoderConfig)
         return not isinstance(side, (*transformers, ConvolutionalEncoderConfig, ConvolutionalDecoderConfig))
 

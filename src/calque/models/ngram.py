@@ -3,9 +3,9 @@
     p(w | h) = p(h w) if the n-gram h w is in the tables, else b(h) · p(w | h′), where h′ is h without its first word
 
 The tables are estimated from counts or read from an ARPA file (`calque.statistics`); nothing is trained. The key of an
-n-gram is `prefix · V + word`: the row of the n-gram without its last word in the table one order below, and its last
-word. Keys ascend, so that the words after a history are neighbours, and a binary search finds any n-gram. The rows of
-order 1 are the word ids.
+n-gram is `prefix · V + word`, where `word` is its last word and `prefix` the row of the other words in the table one
+order below. Keys ascend, so that the words after a history are neighbours, and a binary search finds any n-gram. The
+rows of order 1 are the word ids.
 
 Letters: N rows, T tokens, H = order − 1 words of history, M positions, V vocabulary, R n-grams of an order.
 """

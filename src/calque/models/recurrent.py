@@ -218,7 +218,7 @@ class WordEmbedding(nn.Module):
 
 
 def word_embedding(vocabulary_size: int, *, width: int, dropout: float, inputs: Inputs | None) -> nn.Module:
-    """An encoder's embedding of token ids; with `inputs`, which compute vectors themselves, only dropout."""
+    """The embedding layer of an encoder; if `inputs` already compute its vectors, a layer that only applies dropout."""
     return WordEmbedding(vocabulary_size, width=width, dropout=dropout) if inputs is None else Dropout(dropout)
 
 

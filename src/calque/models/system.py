@@ -1,4 +1,4 @@
-"""What a named system is: a model config with a paper, and how it differs from the paper."""
+"""Named systems: a system is a model config, the paper that it follows, and how it differs from the paper."""
 
 from typing import NamedTuple
 

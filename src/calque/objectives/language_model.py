@@ -79,7 +79,7 @@ def running_loss(
     stride: int = 128,
     stop: Callable[[], None] | None = None,
 ) -> TextLoss:
-    """The loss of a running text [tokens], preceded by an end of line; the model must be in evaluation mode.
+    """The loss of a running text [tokens], read after an end mark; the model must be in evaluation mode.
 
     A recurrent model reads chunks of `steps` tokens and carries its state through the whole text or, which is faster,
     through each of `rows` equal parts. A Transformer reads overlapping windows of `context` tokens, `rows` at a time,
@@ -134,7 +134,7 @@ def _read_running(
 def _streams(text: Array, *, rows: int, steps: int) -> Iterator[tuple[Array, Array]]:
     """Yields inputs and outputs [B,T]: the text, cut into `rows` equal parts, in chunks of `steps` tokens.
 
-    The last chunk is the remainder of the text that does not fill the rows.
+    If the text cannot be divided evenly, its last tokens follow as a chunk with a single row.
     """
     length = len(text) // rows
     if length == 0:

@@ -62,7 +62,7 @@ class ScheduledSamplingConfig(Config):
     @field_validator("decay", mode="before")
     @classmethod
     def _usual_decay(cls, value: Any) -> Any:
-        """Makes inverse-sigmoid the default kind of decay, so that decay.k=3000 is enough."""
+        """Makes inverse-sigmoid the default kind of decay, so that decay.k=3000 can be set without decay.kind."""
         return {"kind": "inverse-sigmoid", **value} if isinstance(value, dict) else value
 
 

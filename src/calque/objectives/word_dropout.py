@@ -1,4 +1,4 @@
-"""Word dropout: random input words become unknown; the outputs to predict do not change."""
+"""Word dropout: random input words are replaced by the unknown piece; the words to predict stay the same."""
 
 import torch
 from pydantic import Field

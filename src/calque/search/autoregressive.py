@@ -77,7 +77,7 @@ def autoregressive_search(
     """`count` hypotheses per sentence; a hypothesis that reaches a point where no token is allowed is discarded.
 
     The score is the log-probability. Finished sentences are removed from the batch (without an observer, only once
-    there are many), and so are sentences that are given up (`hooks.give_up`), whose list of hypotheses is empty.
+    there are many). So are sentences that the caller abandons (`hooks.give_up`); their list of hypotheses is empty.
     """
     sentences = torch.arange(len(limits.maximum), device=limits.maximum.device)
     state = state if count == 1 else select_rows(state, sentences.repeat_interleave(count))

@@ -121,8 +121,8 @@ def beam_search(
     a sentence stops when no live hypothesis can still win or, if `stop_after` is set, once that many hypotheses have
     finished. Live hypotheses that reach the maximum length without ending are returned after all finished ones, flagged
     `cut`. Ties go to the extension of the better hypothesis, then to the lower token id. `state` has one row per
-    sentence; finished sentences are removed from the batch, and so are sentences that are given up (`hooks.give_up`),
-    which return the hypotheses finished so far.
+    sentence. Finished sentences are removed from the batch, and so are sentences that the caller abandons
+    (`hooks.give_up`), for which the hypotheses finished so far are returned.
     """
     batch = start(limits, source_lengths, memory=expansion.start(source_lengths), nbest=goal.nbest)
     last = torch.full_like(batch.sentence, marks.start)
@@ -170,7 +170,7 @@ def extend(live: Live, log_probs: Tensor, *, beams: int, end: int, bonus: Tensor
 
 
 def select_candidates(live: Live, values: Tensor, *, parents: Tensor, tokens: Tensor, beams: int, end: int) -> Extended:
-    """Prunes candidates [B,C], best first: keeps the first K that do not end, and the ends among the first K."""
+    """Prunes candidates [B,C], best first: keeps the K best that continue, and those of the K best that end."""
     is_end = tokens == end
     grown = torch.cat([gather_candidates(live.tokens, parents), tokens[..., None]], dim=2)
     covered = None if live.covered is None else gather_candidates(live.covered, parents)
@@ -277,7 +277,8 @@ def results_of(
 ) -> dict[int, list[Hypothesis]]:
     """The results of sentences whose search is done, by index in the initial batch.
 
-    `previous` are the hypotheses that were live before token number `length`; they are returned if they are cut.
+    `previous` are the hypotheses that were live before token number `length`. If `length` is the maximum, they are
+    returned too, flagged `cut`.
     """
     results = {}
     for row in done.nonzero().squeeze(1).tolist():

@@ -202,7 +202,7 @@ class _Language:
                 del known[node]
 
     def _total(self, node: _Node) -> float:
-        """The log-probability of a prefix that was kept, or of one that extends it by a token."""
+        """The log-probability of a prefix that was read, or of one that extends such a prefix by a token."""
         if node in self._totals or node.parent is None:
             return self._totals[node]
         return self._totals[node.parent] + self._next[node.parent][node.token]

@@ -128,7 +128,7 @@ def _extend(state: CtcState, log_probs: Tensor, tokens: Tensor, *, blank: int) -
 def _following(in_token: Tensor, in_blank: Tensor, log_probs: Tensor, *, length: Tensor, last: Tensor) -> Tensor:
     """log ψ(g c) [N,V] of each prefix g extended by every token c: Σ over the position at which c is first read.
 
-    One beam at a time, since [N,S,V] of all of them would be the largest tensor of decoding by far.
+    Beams are processed one at a time, since a tensor [N,S,V] for all of them would be by far the largest in decoding.
     """
     after_blank, after_any = _previous(in_blank, in_token, length)
     of_beams = after_any.view(len(log_probs), -1, after_any.shape[1]).unbind(dim=1)  # K of [B,S]

@@ -193,7 +193,7 @@ def _candidates(beams: Beams, batch: Batch, best: Best, *, plan: Plan, length: T
 
 
 def _of_rows(parts: Any, width: int) -> Any:
-    """Tensors [B] repeated for each of K hypotheses, [N]."""
+    """The tensors [B] with each value repeated for the K hypotheses of its sentence, [N]."""
     return type(parts)(*(part[:, None].expand(-1, width).flatten() for part in parts))
 
 

@@ -51,7 +51,7 @@ class Forbidden:
         return constraint
 
     def with_maximum(self, maximum: Tensor) -> "Forbidden":
-        """A copy for a batch whose hypotheses are cut at these lengths [B]; a word at the cut needs no boundary."""
+        """A copy for a batch whose hypotheses are cut at these lengths [B]; the cut counts as a word boundary."""
         constraint = copy(self)
         constraint.maximum = maximum
         return constraint

@@ -13,11 +13,11 @@ class Intervention(Protocol):
     """Changes the decoder's state or the token probabilities at chosen steps."""
 
     def state(self, state: Any, *, length: int) -> Any:
-        """The state from which token number `length` (from 1) is predicted, changed or not; rows come first."""
+        """The state to predict token number `length` (from 1) from: `state` (rows first) or a changed copy of it."""
         ...
 
     def log_probs(self, log_probs: Tensor, *, length: int) -> Tensor:
-        """The log-probabilities [N,V] of token number `length`, changed or not."""
+        """The log-probabilities [N,V] to use for token number `length`: the given ones, or changed ones."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Observers of the steps of search, and the hook by which a caller gives up the search for a sentence.
+"""Observers of the steps of search, and the hook by which a caller abandons the search for a sentence.
 
 Observers must not change anything, and search computes nothing for observers alone.
 
@@ -52,12 +52,12 @@ class Hooks(NamedTuple):
 
     observer: SearchObserver | None = None
     give_up: Callable[[], Collection[int]] | None = None
-    """Returns the sentences whose search is given up, as indices in the initial batch."""
+    """Returns the sentences whose search the caller abandons, as indices in the initial batch."""
 
     def given_up(self, sentences: Tensor) -> Tensor | None:
-        """A mask [B] of the sentences whose search an observer abandons, or None if there are none.
+        """A mask [B] of the sentences whose search `give_up` abandons, or None if there are none.
 
-        `sentences` [B] are their indices in the initial batch.
+        `sentences` [B] are the indices, in the initial batch, of all sentences that are still searched.
         """
         indices = self.give_up() if self.give_up is not None else ()
         return torch.isin(sentences, torch.tensor(list(indices), device=sentences.device)) if indices else None

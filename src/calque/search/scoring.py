@@ -46,7 +46,7 @@ class Score(Protocol):
 
 
 class ScoreTerms(NamedTuple):
-    """The terms of a score, each [B,K]; None or 0 if the setting is 0."""
+    """The terms of a score, each [B,K]; a term whose setting is 0 is None or 0."""
 
     length: Tensor  # log P(Y|X) / lp(Y)
     reward: float | Tensor

@@ -39,7 +39,7 @@ class BestStep(Protocol):
     """A step function that can also return the few best tokens, which is all that a plain beam search compares.
 
     It need not keep a log-probability for every token, and it reads only the remaining hypotheses: row n of tokens and
-    state belongs to the hypothesis in slot n.
+    state belongs to hypothesis `slots.places[n]` of the batch.
     """
 
     def __call__(self, tokens: Tensor, state: Any, context: Any, /) -> tuple[StepOutput, Any]: ...

@@ -51,7 +51,7 @@ class ArpaModel(NamedTuple):
 
     @property
     def is_running(self) -> bool:
-        """Whether the model is one of running text: some n-grams begin with an end mark, and none with a begin mark."""
+        """Whether the model describes running text: some n-grams begin with an end mark, and none with a begin mark."""
         if self.tables.order == 1:
             return False
         first = np.unique(self.tables.keys[1] // self.tables.vocabulary_size)

@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
     start: int  # where its cells begin in those of its block
 
     def cells(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The values [J,B,1+I] of the chunk's cells, as a view of its block's values; column 0 is the empty word."""
+        """The part of a block's `values` that belongs to this chunk, as a view [J,B,1+I]; column 0: the empty word."""
         shape = self.targets, len(self.pairs), 1 + self.sources
         return values[self.start : self.start + int(np.prod(shape))].reshape(shape)
 
@@ -46,17 +46,17 @@ class Block(NamedTuple):
     cells: Array  # indices into `entries`
 
     def gather(self, table: Floats) -> Floats:
-        """The value of each cell of the block, looked up in a table with one value per entry of the corpus."""
+        """The value of each cell (two words of a pair), looked up in a table with one value per pair of word types."""
         values: Floats = table[self.entries][self.cells]
         return values
 
     def add(self, table: Floats, values: Floats) -> None:
-        """Adds the value of each cell to its entry of the table."""
+        """Adds the value of each cell (two words of a pair) to the entry of its word types in the table."""
         table[self.entries] += np.bincount(self.cells, weights=values, minlength=len(self.entries))
 
 
 class Cooccurrences(NamedTuple):
-    """The entries of a corpus, sorted by source word and then by target word, and its cells in blocks."""
+    """The pairs of word types that co-occur in a corpus, sorted by source, then target; and their occurrences."""
 
     offsets: Array  # [sources + 2]; the last row is that of the empty word
     targets: Array  # [entries]
@@ -71,11 +71,11 @@ class Cooccurrences(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """The number of pairs that are not left out."""
+        """The number of sentence pairs, without those that `cooccurrences` left out."""
         return sum(len(chunk.pairs) for chunk in self.chunks)
 
     def normalise(self, table: Floats) -> None:
-        """Divides the values of each source word's entries by their sum, in place."""
+        """Divides each value of the table by the sum of all values with the same source word, in place."""
         table /= self._totals(table)
 
     def expect(self, table: Floats, *, dirichlet: float) -> None:
@@ -87,7 +87,7 @@ class Cooccurrences(NamedTuple):
         np.exp(digamma(table) - digamma(self._totals(table)), out=table)
 
     def _totals(self, table: Floats) -> Floats:
-        """For each entry, the sum over all entries with the same source word."""
+        """For each value of the table, the sum of all values with the same source word."""
         lengths = np.diff(self.offsets)
         rows = np.flatnonzero(lengths)
         if not len(rows):
@@ -99,7 +99,7 @@ class Cooccurrences(NamedTuple):
 def cooccurrences(
     source: Column, target: Column, *, sources: int | None = None, targets: int | None = None, maximum: int = MAXIMUM
 ) -> Cooccurrences:
-    """The cells and entries of a corpus whose row n of `target` translates row n of `source`.
+    """The co-occurrences of words in a corpus in which row n of `target` translates row n of `source`.
 
     `sources` and `targets` are the sizes of the vocabularies, by default inferred from the largest ids. Pairs with an
     empty side, or with more than `maximum` words on a side, are left out.
@@ -167,7 +167,7 @@ def _layout(sources: Array, targets: Array, *, maximum: int) -> Iterator[tuple[C
 
 
 def _keys(chunk: Chunk, source: Column, target: Column, *, empty: int, targets: int) -> Array:
-    """The key source · targets + target of each cell of a chunk, as a flat array."""
+    """For each source and target word of the same pair, the key source · targets + target, as a flat array."""
     source_ids = source.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.sources)
     target_ids = target.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.targets)
     with_empty = np.pad(source_ids, ((0, 0), (1, 0)), constant_values=empty)

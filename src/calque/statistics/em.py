@@ -49,10 +49,10 @@ def reestimated(
 ) -> tuple[Floats, float]:
     """The lexical probabilities of the next iteration, and the log-likelihood of the corpus under the current ones.
 
-    `expect` is the E-step of a chunk: it replaces the lexical probabilities [J,B,1+I] of its cells, in place, by the
-    posterior probabilities that the words are linked, and returns the log-likelihood. M-step: t(f | e) = c(f, e) / Σ_f'
-    c(f', e), where c(f, e) is the sum of the posteriors of their cells. With `dirichlet`, the M-step is that of
-    variational Bayes (`Cooccurrences.expect`).
+    `expect` is the E-step for a chunk of sentence pairs: it replaces their lexical probabilities [J,B,1+I], in place,
+    by the posterior probabilities that the words are linked, and returns the log-likelihood. M-step: t(f | e) =
+    c(f, e) / Σ_f' c(f', e), where c(f, e) is the sum of the posteriors wherever f and e occur in the same pair.
+    With `dirichlet`, the M-step is that of variational Bayes (`Cooccurrences.expect`).
     """
     counts, log_likelihood = np.zeros_like(lexical), 0.0
     done, pairs = 0, corpus.pairs

@@ -46,7 +46,7 @@ class HiddenMarkovModel(NamedTuple):
         return Transitions((1 - self.empty) * self.jumps.matrix(words), self.empty)
 
     def align(self, lexical: Floats) -> Array:
-        """The most likely source words [B,J] of a chunk with these lexical probabilities [J,B,1+I]."""
+        """The index [B,J], or −1, of each target word's most likely source word, given probabilities [J,B,1+I]."""
         _, pairs, width = lexical.shape
         transitions, step = self.transitions(width - 1), max(1, VITERBI_CELLS // width**2)
         parts = [lexical[:, first : first + step] for first in range(0, pairs, step)]
@@ -54,7 +54,7 @@ class HiddenMarkovModel(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """The result of the E-step for a chunk."""
+    """The result of the E-step for a chunk of sentence pairs."""
 
     log_likelihood: float
     posteriors: Floats  # [J,B,1+I]: P(target word j is drawn from source word i), column 0: from the empty word

@@ -15,7 +15,7 @@ NAME = "IBM 1"
 
 
 class Expected(NamedTuple):
-    """The result of the E-step for a chunk."""
+    """The result of the E-step for a chunk of sentence pairs."""
 
     log_likelihood: float
     posteriors: Floats  # [J,B,1+I]: P(target word j is drawn from source word i), column 0: from the empty word
@@ -40,7 +40,7 @@ class TranslationModel(NamedTuple):
     """t(target | source) of each entry of the corpus."""
 
     def align(self, lexical: Floats) -> Array:
-        """The most likely source words [B,J] of a chunk with these lexical probabilities [J,B,1+I]."""
+        """The index [B,J], or −1, of each target word's most likely source word, given probabilities [J,B,1+I]."""
         return most_likely_alignments(lexical)
 
 
@@ -62,9 +62,9 @@ def train_ibm1(corpus: Cooccurrences, *, iterations: int, observer: Observer = S
 
 
 def most_likely_alignments(lexical: Floats) -> Array:
-    """The most likely source word of each target word [B,J], from 0, or −1 for the empty word; ties go to the first.
+    """For each target word [B,J], the index of the most likely source word, or −1 for the empty word.
 
-    In IBM Model 1 the words of a target are independent of each other given the source.
+    Ties go to the first. In IBM Model 1 the words of a target are independent of each other given the source.
     """
     words: Array = lexical.argmax(axis=2).T - 1
     return words

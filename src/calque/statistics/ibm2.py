@@ -31,13 +31,13 @@ class DiagonalModel(NamedTuple):
         return np.pad((1 - self.empty) * self.diagonal.matrix(shape), ((0, 0), (1, 0)), constant_values=self.empty)
 
     def align(self, lexical: Floats) -> Array:
-        """The most likely source positions [B,J] of target words (−1: the empty word), given t [J,B,1+I]."""
+        """The most likely source position [B,J] of each target word (−1: the empty word), given t(f|e) [J,B,1+I]."""
         targets, _, width = lexical.shape
         return most_likely_alignments(lexical * self.prior((width - 1, targets))[:, None])
 
 
 class Expected(NamedTuple):
-    """The result of the E-step for a chunk."""
+    """The result of the E-step for a chunk of sentence pairs."""
 
     log_likelihood: float
     posteriors: Floats  # [J,B,1+I]: P(target word j is drawn from source word i), column 0: from the empty word

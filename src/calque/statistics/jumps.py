@@ -34,7 +34,7 @@ class Jumps(NamedTuple):
         return len(self.weights) // 2
 
     def matrix(self, words: int) -> Floats:
-        """p(i | i', I) for a source of I words: [1+I,I], rows are i'."""
+        """p(i | i', I) [1+I,I] for a source of I words, with one row per i'."""
         return self.smoothing / words + (1 - self.smoothing) * self._unsmoothed(words)
 
     def _unsmoothed(self, words: int) -> Floats:

@@ -37,7 +37,7 @@ class LexicalTable(NamedTuple):
 
 
 def lexical_table(corpus: Cooccurrences, lexical: Floats, *, minimum: float = MINIMUM) -> LexicalTable:
-    """The table of a model's lexical probabilities, one per entry of the corpus, without unlikely translations."""
+    """The table of the `lexical` probabilities, one per pair of co-occurring words, that are at least `minimum`."""
     kept = np.flatnonzero(lexical >= minimum)
     sources = np.searchsorted(corpus.offsets, kept, side="right") - 1
     targets, probabilities = corpus.targets[kept], lexical[kept]

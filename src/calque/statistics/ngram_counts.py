@@ -1,8 +1,9 @@
 """Counting n-grams by sorting.
 
-The n-grams of each order are rows of a table. A row's key is `prefix · V + word`: the row of the n-gram without its
-last word in the table of the order below, and its last word. Keys are ascending, so the words that follow a history are
-neighbours, and one binary search finds an n-gram. The rows of order 1 are the word ids themselves.
+The n-grams of each order are rows of a table. A row's key is `prefix · V + word`, where `word` is the last word
+of the n-gram and `prefix` the row of the other words in the table one order below. Keys are ascending, so the words
+that follow a history are neighbours, and one binary search finds an n-gram. The rows of order 1 are the word ids
+themselves.
 
 Letters: P positions of the text, V vocabulary, R rows of an order.
 """

@@ -18,7 +18,7 @@ from calque.statistics.word_alignment import AlignmentSettings, ModelName, WordA
 
 
 class PhraseSettings(NamedTuple):
-    """How a table is estimated."""
+    """The settings of the estimation of a phrase table and its language model."""
 
     units: str = "phrases"
     longest: int = 7
@@ -40,7 +40,7 @@ class SpecialWords(NamedTuple):
 
 
 class Estimated(NamedTuple):
-    """A table and the tables of its language model, if it has one."""
+    """A phrase table, and the n-gram tables of its language model, if it has one."""
 
     table: PhraseTable
     language: NgramTables | None
@@ -97,7 +97,7 @@ def estimate_phrases(
 
 
 def phrase_model(estimated: Estimated, *, weights: Mapping[str, float], special: SpecialWords) -> PhraseModel:
-    """The log-linear model of these tables."""
+    """The log-linear model that combines the estimated tables with these weights."""
     language = None if estimated.language is None else NgramQueries(estimated.language, begin=special.begin)
     return PhraseModel(estimated.table, language, weights, special.end, special.unknown)
 

@@ -101,7 +101,7 @@ def _remaining(lengths: Array) -> Array:
 
 
 def _linked_range(links: Array, *, of: int, size: int) -> tuple[Array, Array]:
-    """The first and last position that each word of one side is linked to; a large number and −1 without a link."""
+    """The first and last position that each word of one side is linked to; without a link, a large number and −1."""
     first, last = np.full(size, np.iinfo(np.int64).max), np.full(size, -1, dtype=np.int64)
     np.minimum.at(first, links[:, of], links[:, 1 - of])
     np.maximum.at(last, links[:, of], links[:, 1 - of])

@@ -99,7 +99,7 @@ class PhraseModel(NamedTuple):
     def steps(self, options: Sequence[Option], *, length: int) -> list[Step]:
         """The features of each phrase of a derivation of a source with `length` words, and of the end.
 
-        Law: the weighted sum of all is the derivation's score.
+        Law: the weighted sum of all these features is the derivation's score.
         """
         places = {name: place for place, name in enumerate(self.features)}
         vectors = np.zeros((len(options) + 1, len(places)))
@@ -172,7 +172,7 @@ def span_future(options: Mapping[tuple[int, int], Sequence[Option]], *, length: 
 
 
 def collect_options(model: PhraseModel, ids: Array, *, limit: int | None) -> dict[tuple[int, int], list[Option]]:
-    """The translations of each span of a sentence, best estimate first, at most `limit` per span.
+    """The translations of each span of a sentence, at most `limit` per span, the best estimated score first.
 
     A word without a translation of its own is copied.
     """

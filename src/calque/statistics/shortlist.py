@@ -36,7 +36,7 @@ class Shortlist(NamedTuple):
         return len(self.offsets) - 1
 
     def own(self, source: Sequence[int], *, further: Sequence[int] = ()) -> Array:
-        """The pieces, in order, of a sentence's list that are not frequent: its words' translations and `further`."""
+        """The translations of a sentence's pieces, and `further` pieces, without frequent ones; in ascending order."""
         rows = [self.targets[self.offsets[id] : self.offsets[id + 1]] for id in set(source)]
         if further:
             rows.append(np.setdiff1d(np.array(further, dtype=np.int32), self.frequent))

@@ -97,7 +97,10 @@ class StackDecoder:
         self._distortion, self._language = weights[DISTORTION], weights.get(LANGUAGE, 0.0)
 
     def derivations(self, ids: Array, *, poll: Callable[[], None] | None = None) -> Iterator[Derivation]:
-        """The derivations in the search's lattice, best first; `poll` is called for each stack and may raise."""
+        """The derivations in the search's lattice, best first.
+
+        `poll` is called for each stack; an exception that it raises ends the search.
+        """
         return derivations(self.lattice(ids, poll=poll))
 
     def lattice(self, ids: Array, *, poll: Callable[[], None] | None = None) -> Hypothesis:

@@ -101,7 +101,7 @@ def train_lexicon(
     minimum: float = MINIMUM,
     observer: Observer = SILENT,
 ) -> LexicalTable:
-    """The table of t(target | source) ≥ `minimum`, learnt from a corpus in which rows n of both columns are a pair.
+    """The table of t(target | source) ≥ `minimum`, learnt from pairs: row n of `source`, row n of `target`.
 
     A column has flat ids, offsets and lengths, which may be memory-mapped. `sources` and `targets` are the sizes of the
     vocabularies, by default inferred from the largest ids.

@@ -59,7 +59,7 @@ class Embedding:
         return collate_sentence_pairs(store, planned=planned, shard=shard)
 
     def loss(self, model: nn.Module, batch: SentencePairBatch, *, step: int, carry: Carry | None = None) -> Loss:
-        """The loss of this rank's pairs. Its gradient is that of all ranks' pairs with respect to this rank's vectors.
+        """The loss of this rank's pairs. Its gradient is that of all ranks' loss with respect to this rank's vectors.
 
         The sum of these gradients over the ranks is the gradient of the whole batch. Nothing is communicated in the
         backward pass, where a rank may run out of memory.
@@ -83,7 +83,7 @@ class Embedding:
 
 
 def encode_pairs(model: SentenceEncoderModel, batch: SentencePairBatch) -> Tensor:
-    """The vectors [B,2,W] of the sentences of both sides of a batch, encoded in the batch's slices."""
+    """The vectors [B,2,W] of the sentences of both sides; if the batch is split, they are encoded part by part."""
     sides: list[tuple[Side, Padded]] = [("source", batch.source), ("target", batch.target)]
     return torch.stack([_encode(model, padded, side=side, batch=batch) for side, padded in sides], dim=1)
 

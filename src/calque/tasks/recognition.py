@@ -92,7 +92,7 @@ def loss_parts(head: str) -> tuple[str, ...]:
 def recognition_loss(
     model: RecogniserModel, batch: SpeechBatch, *, smoothing: float = 0.0, heard: Heard | None = None
 ) -> Loss:
-    """The loss of a batch on the model's device, summed over its transcripts. Rows that only fill a shape count 0.
+    """The loss of a batch on the model's device, summed over its transcripts; rows of padding add nothing.
 
     `heard` is the encoded audio of the batch, if it is known already.
     """

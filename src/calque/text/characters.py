@@ -32,7 +32,7 @@ class CharactersTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, config: CharactersConfig, *, lines: Iterable[str]) -> Self:
-        """The tokenizer of the corpus's most frequent characters."""
+        """A tokenizer whose vocabulary is the most frequent characters of the lines."""
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(normalise(line))

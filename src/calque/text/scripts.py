@@ -12,7 +12,7 @@ def as_bytes(text: str | bytes) -> bytes:
 
 
 def starts_outside_word(surface: bytes) -> bool:
-    """Whether a continuation (UTF-8) ends the word before it, because it does not start with a letter or digit."""
+    """Whether appending these bytes (UTF-8) ends the last word of a text: they do not start with a letter or digit."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.startswith(text[0].encode()) and not text[0].isalnum()
 

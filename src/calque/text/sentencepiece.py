@@ -231,7 +231,7 @@ def _escaped(text: str) -> str:
 
 
 def _escaped_all(texts: Sequence[str]) -> list[str]:
-    """The escaped texts, as a list, which sentencepiece needs. One check of all texts suffices if nothing changes."""
+    """The escaped texts, as the list that sentencepiece needs. If no text needs escaping, only one check is made."""
     joined = "\n".join(texts)  # no character of one text combines with one of the next across a line break
     return list(texts if is_normalised(joined) and not _ESCAPE.is_needed(joined) else map(_escaped, texts))
 

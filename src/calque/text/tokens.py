@@ -50,7 +50,7 @@ class TokensTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, config: TokensConfig, *, lines: Iterable[str]) -> Self:
-        """The tokenizer of the corpus's most frequent tokens."""
+        """A tokenizer whose vocabulary is the most frequent tokens of the lines."""
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(_tokenise(line))

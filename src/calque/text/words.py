@@ -53,7 +53,7 @@ class WordsTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, config: WordsConfig, *, lines: Iterable[str]) -> Self:
-        """The tokenizer of the corpus's most frequent words."""
+        """A tokenizer whose vocabulary is the most frequent words of the lines."""
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(_tokenise(line))

@@ -134,7 +134,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def scheduled_steps(folder: Path) -> list[int]:
-    """The steps of scheduled checkpoints, oldest first, without those that are visibly damaged (names, sizes)."""
+    """The steps of scheduled checkpoints, oldest first, except those whose file names or sizes show damage."""
     return [step for step, manifest in _intact(folder).items() if manifest.details["scheduled"]]
 
 

@@ -1,7 +1,7 @@
 """Data-parallel training by several processes that torchrun starts, with sharded weights if requested.
 
 Each rank computes the gradient of its rows of every batch. Flags that ranks must agree on (a rank ran out of memory,
-a stop was requested) are exchanged on the CPU before any gradient is, so that no rank waits for one that gave up.
+a stop was requested) are exchanged on the CPU before any gradient is, so that no rank waits for one that failed.
 """
 
 import os

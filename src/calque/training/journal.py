@@ -62,7 +62,10 @@ class Journal:
                 "Restore the file, or move the run folder elsewhere and start the run again"
             )
         if position != 0 and not (position > 0 and _ends_line(self.path, position)):
-            raise FolderError(f"{self.path} has changed since the checkpoint: no line ends at byte {position} any more")
+            raise FolderError(
+                f"{self.path} has changed since the checkpoint: no line ends at byte {position} any more. "
+                "Restore the file, or move the run folder elsewhere and start the run again"
+            )
         self._file.truncate(position)
         self._position = position
         self.sync()

@@ -282,7 +282,7 @@ class Updater:
         self.optimiser.zero_grad(set_to_none=True)
 
     def _accumulate(self, losses: Tensor, norm: Tensor, *, finite: Tensor, weight: float) -> None:
-        """Adds a step to the sums, or counts it as skipped if it is not finite."""
+        """Adds a step to the sums, or counts it as skipped if its loss or gradient is not finite."""
         sums = self.sums
         counts = finite.to(sums.objective.dtype)
         objective, *parts = torch.nan_to_num(losses, nan=0.0, posinf=0.0, neginf=0.0) * counts

@@ -125,7 +125,7 @@ def single_thing(kind: str) -> Rule[NounPhrase]:
 
 
 def of_classes(verb: Verb, rule_of: Callable[[str], Rule[NounPhrase]]) -> Rule[NounPhrase]:
-    """Returns a rule that draws the objects of a verb; every noun of the classes that it takes is equally likely."""
+    """Returns a rule that draws objects of a verb; all nouns of the classes that the verb takes are equally likely."""
     return choose("selected object", *((len(nouns.CLASSES[kind]), rule_of(kind)) for kind in verb.objects))
 
 

@@ -36,5 +36,5 @@ def attributes(kind: str) -> tuple[Adjective, ...]:
 
 
 def core_attributes(kind: str) -> tuple[Adjective, ...]:
-    """Returns the most common adjectives that can precede a noun of a class, even one in the nominative."""
+    """Returns the common adjectives of a class, which may precede its nouns in every case, the nominative included."""
     return tuple(adjective for adjective in DESCRIPTIONS[kind] if adjective in _KINDS["core_attribute"])

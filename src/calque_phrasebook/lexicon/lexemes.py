@@ -72,7 +72,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """A quality; a `colour` is stated with 是…的 in Chinese."""
+    """An adjective; if it is a `colour`, Chinese states it with 是…的."""
 
     english: str
     english_comparative: tuple[str, ...]

@@ -65,7 +65,7 @@ class Entry:
     def refuse_unread(self) -> None:
         """Raises a ValueError if the entry has fields that were not read."""
         if unknown := sorted(set(self._fields) - self._read):
-            raise ValueError(f"unknown {', '.join(unknown)}; the fields are {', '.join(sorted(self._read))}")
+            raise ValueError(f"unknown field {', '.join(unknown)}; the fields are {', '.join(sorted(self._read))}")
 
 
 class Table:

@@ -60,7 +60,7 @@ def test_malformed_terms_are_reported_together(tmp_path: Path) -> None:
 def test_prefixes_line_up_with_the_input(tmp_path: Path) -> None:
     requests = builder(tmp_path, prefixes="The\nA\n")
     assert requests.build(line("x", 2)).prefix == "A"
-    with pytest.raises(DataError, match=r"prefixes: ends after line 2, but the input goes on"):
+    with pytest.raises(DataError, match=r"prefixes ends after line 2, but the input has more lines"):
         requests.build(line("x", 3))
     requests.check_line_count(2)
     with pytest.raises(DataError, match=r"prefixes has 2 lines, but input has 1; both need the same number of lines"):

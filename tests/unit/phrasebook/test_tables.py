@@ -34,7 +34,7 @@ PLACE = {"en": "in the park", "de": "der Park", "de_at": "in", "zh": "公园"}
 TIME = {"en": "last·week", "de": "letzte·Woche", "zh": "上周"}
 PLANTED = {
     "a field that is missing": (entries.noun, {**NOUN, "zh": None}, "zh is missing"),
-    "an unknown field": (entries.noun, {**NOUN, "clasifier": "个"}, "unknown clasifier; the fields are also, "),
+    "an unknown field": (entries.noun, {**NOUN, "clasifier": "个"}, "unknown field clasifier; the fields are also, "),
     "an empty field": (entries.noun, {**NOUN, "zh": ""}, "zh = '': expected text"),
     "spaces around it": (entries.noun, {**NOUN, "zh": "梨 "}, "zh = '梨 ': expected text"),
     "no text": (entries.noun, {**NOUN, "zh": 3}, "zh = 3: expected text"),

@@ -106,7 +106,7 @@ def compare_transcripts(
 
 
 def check_transcripts(test: TranscribedTest, systems: Sequence[TranscribedSystem]) -> None:
-    """Raises an error for fewer than two systems, no recordings, or a system without exactly one transcript for each."""
+    """Raises an error for fewer than two systems, no recordings, or a system without one transcript for each."""
     if len(systems) < 2:
         raise ConfigError("fewer than two systems to compare: give at least two runs or files of transcripts")
     size = len(test.references)
