@@ -5,6 +5,7 @@ Letters: B recordings, W samples, F frames, M mel bands, Q frequencies of the sp
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.layers.vocal_tract import warped_filters
 from calque.tensors import Padded, length_mask
 
 FLOOR = 1e-10  # of the power in a band, before the logarithm
@@ -33,15 +35,25 @@ def transform_size(rate: int) -> int:
     return 1 << (round(0.040 * rate) - 1).bit_length()
 
 
+def spectrum_frequencies(rate: int) -> NDArray[np.float64]:
+    """The frequencies [Q] of the spectrum, in Hz."""
+    size = transform_size(rate)
+    return np.arange(size // 2 + 1) * rate / size
+
+
+def band_edges(rate: int, bands: int) -> NDArray[np.float64]:
+    """The frequencies [M+2] at which bands begin, peak and end, in Hz."""
+    edges: NDArray[np.float64] = 700 * (10 ** (np.linspace(_mel(LOWEST), _mel(rate / 2), bands + 2) / 2595) - 1)
+    return edges
+
+
 @lru_cache(maxsize=8)
 def mel_filters(rate: int, bands: int) -> NDArray[np.float64]:
     """The triangular filters [M,Q] over the power spectrum, evenly spaced in mel = 2595 log₁₀(1 + f / 700).
 
     Band m rises from edge m to edge m + 1 and falls to edge m + 2 (O'Shaughnessy 1987; as in HTK).
     """
-    size = transform_size(rate)
-    frequencies = np.arange(size // 2 + 1) * rate / size
-    edges = 700 * (10 ** (np.linspace(_mel(LOWEST), _mel(rate / 2), bands + 2) / 2595) - 1)
+    frequencies, edges = spectrum_frequencies(rate), band_edges(rate, bands)
     rising = (frequencies - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
     falling = (edges[2:, None] - frequencies) / (edges[2:] - edges[1:-1])[:, None]
     filters: NDArray[np.float64] = np.maximum(0, np.minimum(rising, falling))
@@ -50,6 +62,15 @@ def mel_filters(rate: int, bands: int) -> NDArray[np.float64]:
 
 def _mel(frequency: float) -> float:
     return 2595 * math.log10(1 + frequency / 700)
+
+
+class Constants(NamedTuple):
+    """What the features of all recordings are computed with."""
+
+    window: Tensor
+    filters: Tensor  # [M,Q]
+    edges: Tensor  # [M+2], of the bands
+    frequencies: Tensor  # [Q]
 
 
 class LogMel(nn.Module):
@@ -63,16 +84,18 @@ class LogMel(nn.Module):
         super().__init__()
         self.rate, self.bands = rate, bands
         self.window, self.hop, self.size = window_size(rate), hop_size(rate), transform_size(rate)
-        self._constants: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
+        self._constants: dict[tuple[torch.device, torch.dtype], Constants] = {}
 
     def frames(self, lengths: Tensor) -> Tensor:
         """The number of frames [B] of recordings with these numbers of samples; at least one."""
         return torch.div(lengths + self.hop - 1, self.hop, rounding_mode="floor").clamp(min=1)
 
-    def forward(self, audio: Padded, *, dtype: torch.dtype = torch.float32) -> Padded:
-        """The features [B,F,M] of recordings [B,W] in 16-bit integers."""
+    def forward(self, audio: Padded, *, dtype: torch.dtype = torch.float32, warps: Tensor | None = None) -> Padded:
+        """The features [B,F,M] of recordings [B,W] in 16-bit integers; `warps` [B] scale the frequencies of bands."""
         device = audio.values.device
-        window, filters = self._constants_on(device, dtype)
+        window, filters, edges, frequencies = self._constants_on(device, dtype)
+        if warps is not None:
+            filters = warped_filters(edges, warps.to(dtype), frequencies=frequencies, rate=self.rate)
         samples = audio.values.to(dtype) / 32768
         samples = samples.masked_fill(~length_mask(audio.device_lengths, size=samples.shape[1]), 0)
         lengths = self.frames(audio.lengths)
@@ -88,12 +111,16 @@ class LogMel(nn.Module):
             features = torch.matmul(filters, power).clamp(min=FLOOR).log().transpose(1, 2)
         return Padded(features, lengths)
 
-    def _constants_on(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """The window and the filters. They are not buffers, because `model.to(bfloat16)` would round those."""
+    def _constants_on(self, device: torch.device, dtype: torch.dtype) -> Constants:
+        """The constants on a device. They are not buffers, because `model.to(bfloat16)` would round those."""
         if (device, dtype) not in self._constants:
             window = torch.hann_window(self.window, periodic=False, dtype=torch.float64)
             filters = torch.from_numpy(mel_filters(self.rate, self.bands))
-            self._constants[device, dtype] = (window.to(device, dtype), filters.to(device, dtype))
+            edges = torch.from_numpy(band_edges(self.rate, self.bands))
+            frequencies = torch.from_numpy(spectrum_frequencies(self.rate))
+            self._constants[device, dtype] = Constants(
+                *(constant.to(device, dtype) for constant in (window, filters, edges, frequencies))
+            )
         return self._constants[device, dtype]
 
 

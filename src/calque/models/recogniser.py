@@ -19,6 +19,7 @@ from calque.layers.bounds import Width
 from calque.layers.ctc import ctc_losses
 from calque.layers.dropout import dropout
 from calque.layers.output import FullOutputConfig, wide
+from calque.layers.perturbation import PerturbationConfig
 from calque.layers.spec_augment import SpecAugmentConfig
 from calque.models.interfaces import Memory, MemoryShape
 from calque.models.luong import LuongConfig
@@ -49,6 +50,7 @@ class RecogniserConfig(Config):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout on the encoder's output before the CTC head."""
     augmentation: SpecAugmentConfig = SpecAugmentConfig()
+    perturbation: PerturbationConfig = PerturbationConfig()
     subsampling: SubsamplingConfig = SubsamplingConfig()
     encoder: EncoderConfig = RecurrentEncoderConfig(layers=2, width=320, embedding=160, dropout=0.2)
     """The encoder of the subsampled frames. Its `embedding` (in a Transformer its `width`) is the width of the vectors
@@ -145,6 +147,7 @@ class RecogniserModel(nn.Module):
             bands=config.features,
             normalise=config.normalise,
             augmentation=config.augmentation,
+            perturbation=config.perturbation,
             subsampling=config.subsampling,
             width=config.input_width,
         )

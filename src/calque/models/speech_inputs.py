@@ -15,6 +15,7 @@ from calque.config import Config
 from calque.layers.bounds import Width
 from calque.layers.dropout import dropout
 from calque.layers.log_mel import LogMel, Normalise
+from calque.layers.perturbation import PerturbationConfig, add_noise, random_warps
 from calque.layers.spec_augment import SpecAugmentConfig, spec_augment
 from calque.models.interfaces import Inputs
 from calque.tensors import Padded
@@ -41,7 +42,8 @@ class SubsamplingConfig(Config):
 class SpeechInputs(Inputs):
     """Computes the vectors that a speech encoder reads. Law: padding after the end of a recording affects nothing.
 
-    x = layer norm(W conv(… conv(normalised log-mel features)) + b); in training, SpecAugment masks the features.
+    x = layer norm(W conv(… conv(normalised log-mel features)) + b); in training, recordings are perturbed and their
+    features masked by SpecAugment.
     Without the layer norm, the small initial outputs of the convolutions keep CTC predicting blanks for longer.
     """
 
@@ -52,6 +54,7 @@ class SpeechInputs(Inputs):
         bands: int,
         normalise: NormaliseOver,
         augmentation: SpecAugmentConfig,
+        perturbation: PerturbationConfig,
         subsampling: SubsamplingConfig,
         width: int,
     ) -> None:
@@ -59,6 +62,7 @@ class SpeechInputs(Inputs):
         self.log_mel = LogMel(rate, bands=bands)
         self.normalise = Normalise(bands, over=normalise)
         self.augmentation = augmentation
+        self.perturbation = perturbation
         channels = [1, *[subsampling.channels] * subsampling.layers]
         self.convolutions = nn.ModuleList(
             nn.Conv2d(before, after, 3, stride=2, padding=1) for before, after in pairwise(channels)
@@ -70,11 +74,17 @@ class SpeechInputs(Inputs):
         self.width = width
 
     def features(self, audio: Padded) -> Padded:
-        """The normalised features [B,F,M] of recordings [B,W], 0 after the end of each."""
-        non_empty = audio._replace(lengths=audio.lengths.clamp(min=1), placed_lengths=None)
+        """The normalised features [B,F,M] of recordings [B,W], 0 after the end of each; in training, of changed ones."""
+        device = audio.values.device
+        non_empty = audio._replace(lengths=audio.lengths.clamp(min=1), placed_lengths=None).to(device)
         dtype = torch.float64 if self.norm.weight.dtype == torch.float64 else torch.float32
-        frames: Padded = self.log_mel(non_empty.to(audio.values.device), dtype=dtype)
-        frames = frames._replace(placed_lengths=frames.lengths.to(audio.values.device, non_blocking=True))
+        warps = None
+        if self.training and self.perturbation.vocal_tract:
+            warps = random_warps(len(audio.values), strength=self.perturbation.vocal_tract, device=device)
+        if self.training and self.perturbation.noise:
+            non_empty = add_noise(non_empty, self.perturbation.noise, dtype=dtype)
+        frames: Padded = self.log_mel(non_empty, dtype=dtype, warps=warps)
+        frames = frames._replace(placed_lengths=frames.lengths.to(device, non_blocking=True))
         return frames._replace(values=self.normalise(frames))
 
     def forward(self, source: Padded) -> Padded:
