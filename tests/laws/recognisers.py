@@ -53,7 +53,7 @@ RECOGNISERS |= {
         head=head,
         encoder=ENCODERS[encoder],
         decoder=DECODERS[decoder],
-        normalise="none" if decoder == "bahdanau" else "utterance",
+        normalise={"bahdanau": "none", "gnmt": "peak"}.get(decoder, "utterance"),
         subsampling=SubsamplingConfig(layers=1, channels=3, dropout=0.0),
         **PLAIN,
     )

@@ -149,7 +149,12 @@ SUBJECTS: Mapping[str, Subject] = {
         Recognition,
         "wer",
         _recognition,
-        ("model.encoder.dropout=0.2", "model.augmentation.time_masks=2", "task.speeds=[90, 100, 110]"),
+        (
+            "model.encoder.dropout=0.2",
+            "model.augmentation.time_masks=2",
+            "task.speeds=[90, 100, 110]",
+            "model.perturbation.noise=[5, 50]",
+        ),
     ),
     "captioning": Subject(Captioning, "bleu", _captioning, ("model.decoder.dropout=0.2",)),
     "own task": Subject(FramesCopy, "accuracy", _frames, (), own=lambda: frames_task(dropout=0.0)),

@@ -125,11 +125,18 @@ class LogMel(nn.Module):
 
 
 class Normalise(nn.Module):
-    """Normalises each band to mean 0 and variance 1, over each recording or over the training data, or not at all."""
+    """Normalises the features of recordings: each band to mean 0 and variance 1, all bands by the peak, or not at all.
 
-    def __init__(self, bands: int, *, over: str) -> None:
+    Means and variances are those of each recording (utterance) or of the training data (global). Relative to the peak,
+    the loudest band and frame of a recording, features are max(0, log₁₀ P − log₁₀ P_max + r / 10) for a dynamic range
+    of r dB: bels above silence. They depend neither on the level of a recording nor on quieter noise, and they keep the
+    shape of the spectrum, which in a recording of one vowel is all that its mean consists of.
+    """
+
+    def __init__(self, bands: int, *, over: str, dynamic_range: float = 40.0) -> None:
         super().__init__()
-        self.over = over  # utterance, global or none
+        self.over = over  # utterance, global, peak or none
+        self.dynamic_range = dynamic_range  # dB
         if over == "global":
             self.mean = nn.Parameter(torch.zeros(bands), requires_grad=False)  # saved with the weights
             self.deviation = nn.Parameter(torch.ones(bands), requires_grad=False)
@@ -147,12 +154,16 @@ class Normalise(nn.Module):
             case "global":
                 centred = (values - self.mean.to(values.dtype)) / self.deviation.to(values.dtype)
                 return centred.masked_fill(~mask, 0)
+            case "peak":
+                peak = values.masked_fill(~mask, -math.inf).amax(dim=(1, 2), keepdim=True)
+                bels = (values - peak) / math.log(10) + self.dynamic_range / 10
+                return bels.clamp(min=0).masked_fill(~mask, 0)
             case _:
                 return values.masked_fill(~mask, 0)
 
     def mean_of(self, features: Padded) -> Tensor | None:
         """The mean [B,1,M] of each recording's features, as `forward` returned them; None if it is 0."""
-        if self.over != "none":
+        if self.over in ("utterance", "global"):
             return None
         counts = features.device_lengths.to(features.values.dtype)[:, None, None]
         return features.values.masked_fill(~features.mask[..., None], 0).sum(dim=1, keepdim=True) / counts

@@ -1,8 +1,9 @@
-"""Other voices and other rooms: in training, the sound of each recording is changed before its features are computed.
+"""Other voices, rooms and microphones: in training, the sound of each recording is changed.
 
-Letters: B recordings, W samples.
+Letters: B recordings, W samples, F frames, M mel bands, K coefficients.
 """
 
+import math
 from typing import Annotated
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from calque.config import Config
 from calque.tensors import Padded
+
+CURVES = 4  # K, the number of cosines that an equaliser's curve is made of
 
 Ratio = Annotated[float, Field(ge=-20, le=100)]
 
@@ -23,6 +26,9 @@ class PerturbationConfig(Config):
     drawn between 1 − v and 1 + v; 0 turns it off."""
     noise: tuple[Ratio, Ratio] | None = None
     """Noise is added at a signal-to-noise ratio drawn between these bounds, in dB, such as [5, 50]; off by default."""
+    equaliser: float = Field(default=0.0, ge=0, le=40)
+    """Another microphone: the bands of each recording are amplified by a random smooth curve with this deviation in dB;
+    0 turns it off. A constant gain of bands has no effect if model.normalise = "utterance"."""
 
     @field_validator("noise")
     @classmethod
@@ -53,3 +59,19 @@ def add_noise(audio: Padded, bounds: tuple[float, float], *, dtype: torch.dtype 
     counts = audio.device_lengths.clamp(min=1).to(dtype)[:, None]
     power = values.masked_fill(~audio.mask, 0).square().sum(dim=1, keepdim=True) / counts
     return audio._replace(values=values + noise * (power * 10 ** (-ratio / 10)).sqrt())
+
+
+def equalise(features: Tensor, *, strength: float) -> Tensor:
+    """Log-mel features [B,F,M], bands amplified by a smooth curve per recording with a deviation of `strength` dB.
+
+    The curve is Σₖ aₖ cos(π k (m + ½) / M) in band m, for k from 1 to K, where aₖ is Gaussian and its variance falls as
+    1 / k: a tilt of the spectrum, and smaller and smaller waves. The variance of the curve, mean over bands, is
+    strength². All aₖ are drawn from torch's generator.
+    """
+    rows, _, bands = features.shape
+    orders = torch.arange(1, CURVES + 1, device=features.device, dtype=features.dtype)
+    middles = (torch.arange(bands, device=features.device, dtype=features.dtype) + 0.5) / bands
+    cosines = torch.cos(math.pi * orders[:, None] * middles)  # [K,M], each with a mean square of 1/2
+    deviations = strength * (2 / orders / (1 / orders).sum()).sqrt()
+    decibels = (torch.randn(rows, CURVES, device=features.device, dtype=features.dtype) * deviations) @ cosines
+    return features + decibels[:, None] * (math.log(10) / 10)

@@ -1,4 +1,4 @@
-"""Vocal tract length perturbation (Jaitly and Hinton 2013): in training, the frequency axis of each recording is warped.
+"""Vocal tract length perturbation (Jaitly and Hinton 2013): the frequencies of recordings are warped in training.
 
 Formants lie at higher frequencies in a shorter vocal tract, so that a warped recording sounds like another speaker.
 

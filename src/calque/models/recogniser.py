@@ -45,8 +45,10 @@ class RecogniserConfig(Config):
     features: Width = 80
     """Mel bands."""
     normalise: NormaliseOver = "utterance"
-    """Normalise each band to mean 0 and variance 1: utterance (over each recording), global (over the training data) or
-    none."""
+    """utterance, global: each band has mean 0 and variance 1, over each recording or over the training data. peak: all
+    bands are relative to the loudest one of the recording. none: features are not normalised."""
+    dynamic_range: float = Field(default=40.0, gt=0, le=120)
+    """normalise = "peak": what is this many dB below the peak, or more, is silence."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout on the encoder's output before the CTC head."""
     augmentation: SpecAugmentConfig = SpecAugmentConfig()
@@ -73,7 +75,11 @@ class RecogniserConfig(Config):
 
     @model_validator(mode="after")
     def _fitting(self, info: ValidationInfo) -> Self:
-        refuse_unused(self, {"ctc_weight": (self.head == "hybrid", "head = 'hybrid'")}, info)
+        used = {
+            "ctc_weight": (self.head == "hybrid", "head = 'hybrid'"),
+            "dynamic_range": (self.normalise == "peak", "normalise = 'peak'"),
+        }
+        refuse_unused(self, used, info)
         if self.decoder is None:
             return self
         if getattr(self.decoder, "copies", False):
@@ -146,6 +152,7 @@ class RecogniserModel(nn.Module):
             sizes.rate,
             bands=config.features,
             normalise=config.normalise,
+            dynamic_range=config.dynamic_range,
             augmentation=config.augmentation,
             perturbation=config.perturbation,
             subsampling=config.subsampling,

@@ -15,12 +15,12 @@ from calque.config import Config
 from calque.layers.bounds import Width
 from calque.layers.dropout import dropout
 from calque.layers.log_mel import LogMel, Normalise
-from calque.layers.perturbation import PerturbationConfig, add_noise, random_warps
+from calque.layers.perturbation import PerturbationConfig, add_noise, equalise, random_warps
 from calque.layers.spec_augment import SpecAugmentConfig, spec_augment
 from calque.models.interfaces import Inputs
 from calque.tensors import Padded
 
-NormaliseOver = Literal["utterance", "global", "none"]
+NormaliseOver = Literal["utterance", "global", "peak", "none"]
 
 
 class SubsamplingConfig(Config):
@@ -53,6 +53,7 @@ class SpeechInputs(Inputs):
         *,
         bands: int,
         normalise: NormaliseOver,
+        dynamic_range: float,
         augmentation: SpecAugmentConfig,
         perturbation: PerturbationConfig,
         subsampling: SubsamplingConfig,
@@ -60,7 +61,7 @@ class SpeechInputs(Inputs):
     ) -> None:
         super().__init__()
         self.log_mel = LogMel(rate, bands=bands)
-        self.normalise = Normalise(bands, over=normalise)
+        self.normalise = Normalise(bands, over=normalise, dynamic_range=dynamic_range)
         self.augmentation = augmentation
         self.perturbation = perturbation
         channels = [1, *[subsampling.channels] * subsampling.layers]
@@ -74,7 +75,7 @@ class SpeechInputs(Inputs):
         self.width = width
 
     def features(self, audio: Padded) -> Padded:
-        """The normalised features [B,F,M] of recordings [B,W], 0 after the end of each; in training, of changed ones."""
+        """The normalised features [B,F,M] of recordings [B,W], 0 after the end; in training, of perturbed ones."""
         device = audio.values.device
         non_empty = audio._replace(lengths=audio.lengths.clamp(min=1), placed_lengths=None).to(device)
         dtype = torch.float64 if self.norm.weight.dtype == torch.float64 else torch.float32
@@ -85,6 +86,8 @@ class SpeechInputs(Inputs):
             non_empty = add_noise(non_empty, self.perturbation.noise, dtype=dtype)
         frames: Padded = self.log_mel(non_empty, dtype=dtype, warps=warps)
         frames = frames._replace(placed_lengths=frames.lengths.to(device, non_blocking=True))
+        if self.training and self.perturbation.equaliser:
+            frames = frames._replace(values=equalise(frames.values, strength=self.perturbation.equaliser))
         return frames._replace(values=self.normalise(frames))
 
     def forward(self, source: Padded) -> Padded:

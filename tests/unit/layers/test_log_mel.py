@@ -83,6 +83,23 @@ def test_global_statistics_are_applied_and_saved() -> None:
     assert_close(Normalise(2, over="none")(Padded(values, torch.tensor([2]))), values)
 
 
+def test_features_relative_to_the_peak_are_bels_above_silence(seed: int) -> None:
+    """They do not depend on the level; what is too quiet is silence, like what follows the end."""
+    power = 10 ** (torch.rand(2, 6, 3, generator=torch.Generator().manual_seed(seed)).double() * 8 - 4)
+    lengths = torch.tensor([6, 4])
+    layer = Normalise(3, over="peak", dynamic_range=30.0)
+    features = layer(Padded(power.log(), lengths))
+    for row, length in enumerate(lengths.tolist()):
+        peak = max(float(value) for value in power[row, :length].flatten())
+        for frame in range(6):
+            for band in range(3):
+                decibels = 10 * np.log10(float(power[row, frame, band]) / peak)
+                expected = max(0.0, 30 + decibels) / 10 if frame < length else 0.0
+                assert float(features[row, frame, band]) == pytest.approx(expected, abs=1e-9)
+    assert_close(layer(Padded((1000 * power).log(), lengths)), features, rtol=0, atol=1e-9)
+    assert layer.mean_of(Padded(features, lengths)) is not None and not layer.state_dict()
+
+
 def test_masks_cover_blocks_within_their_bounds_and_depend_on_the_generator_alone() -> None:
     config = SpecAugmentConfig(frequency_masks=1, frequency_width=3, time_masks=1, time_width=8, time_share=0.5)
     features = Padded(torch.ones(64, 20, 10), torch.full((64,), 12))
@@ -99,7 +116,7 @@ def test_masks_cover_blocks_within_their_bounds_and_depend_on_the_generator_alon
         assert len(covered) == 0 or int(covered[-1] - covered[0]) + 1 == len(covered)
 
 
-@pytest.mark.parametrize("over", ["utterance", "global", "none"])
+@pytest.mark.parametrize("over", ["utterance", "global", "peak", "none"])
 def test_what_a_mask_covers_becomes_the_mean(over: str, seed: int) -> None:
     """Otherwise a masked band of features that are not normalised would be louder than any sound."""
     config = SpecAugmentConfig(frequency_masks=2, frequency_width=3, time_masks=2, time_width=8, time_share=0.5)
@@ -112,7 +129,7 @@ def test_what_a_mask_covers_becomes_the_mean(over: str, seed: int) -> None:
     masked = spec_augment(features, config, fill=layer.mean_of(features))
     for row, length in enumerate(lengths.tolist()):
         own, read = features.values[row, :length], masked[row, :length]
-        mean = own.mean(dim=0) if over == "none" else torch.zeros(7).double()
+        mean = own.mean(dim=0) if over in ("none", "peak") else torch.zeros(7).double()
         assert ((read == own) | (read - mean).abs().lt(1e-9)).all()
         assert torch.equal(masked[row, length:], features.values[row, length:])
     assert not torch.equal(masked, features.values)

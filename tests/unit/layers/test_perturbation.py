@@ -1,4 +1,4 @@
-"""Perturbed recordings: warped bands are those of a plain loop, noise has the ratio it should, and nothing is always on."""
+"""Perturbed recordings: warped bands are those of a plain loop, and noise has the drawn ratio."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import torch
 from pydantic import ValidationError
 from torch.testing import assert_close
 
-from calque.layers.log_mel import FLOOR, LogMel, band_edges, mel_filters, spectrum_frequencies
-from calque.layers.perturbation import PerturbationConfig, add_noise, random_warps
+from calque.layers.log_mel import FLOOR, LogMel, Normalise, band_edges, mel_filters, spectrum_frequencies
+from calque.layers.perturbation import PerturbationConfig, add_noise, equalise, random_warps
 from calque.layers.spec_augment import SpecAugmentConfig
 from calque.layers.vocal_tract import warp_frequencies, warped_filters
 from calque.models.speech_inputs import SpeechInputs, SubsamplingConfig
@@ -106,12 +106,32 @@ def test_noise_has_many_colours(seed: int) -> None:
     assert float(bass.min()) < 0.3 and float(bass.max()) > 0.7 and 0.35 < float(bass.mean()) < 0.65
 
 
+def test_an_equaliser_adds_smooth_curves_with_its_deviation(seed: int) -> None:
+    torch.manual_seed(seed)
+    curves = equalise(torch.zeros(4000, 2, 32).double(), strength=6.0) * 10 / np.log(10)  # dB
+    assert torch.equal(curves[:, 0], curves[:, 1])
+    assert float(curves.square().mean().sqrt()) == pytest.approx(6.0, rel=0.05)
+    bends = torch.fft.rfft(torch.cat([curves[:, 0], curves[:, 0].flip(1)], dim=1)).abs()  # cosines of order 0, 1, …
+    assert float(bends[:, 5:].max()) < 1e-9 and float(bends[:, 0].max()) < 1e-9
+    powers = bends[:, 1:5].square().mean(dim=0)
+    assert_close(powers / powers[0], 1 / torch.arange(1, 5).double(), rtol=0.15, atol=0)
+
+
+def test_an_equaliser_has_no_effect_if_each_band_is_normalised(seed: int) -> None:
+    torch.manual_seed(seed)
+    features = torch.randn(2, 30, 8).double()
+    layer, lengths = Normalise(8, over="utterance"), torch.tensor([30, 30])
+    equalised = layer(Padded(equalise(features, strength=9.0), lengths))
+    assert_close(equalised, layer(Padded(features, lengths)), rtol=0, atol=1e-9)
+
+
 def inputs(perturbation: PerturbationConfig) -> SpeechInputs:
     torch.manual_seed(0)
     return SpeechInputs(
         8000,
         bands=9,
-        normalise="utterance",
+        normalise="peak",
+        dynamic_range=40.0,
         augmentation=QUIET,
         perturbation=perturbation,
         subsampling=SubsamplingConfig(layers=1, channels=3, dropout=0.0),
@@ -119,7 +139,9 @@ def inputs(perturbation: PerturbationConfig) -> SpeechInputs:
     )
 
 
-@pytest.mark.parametrize("changes", [{"vocal_tract": 0.2}, {"noise": (0, 20)}], ids=lambda changes: next(iter(changes)))
+@pytest.mark.parametrize(
+    "changes", [{"vocal_tract": 0.2}, {"noise": (0, 20)}, {"equaliser": 6.0}], ids=lambda changes: next(iter(changes))
+)
 def test_recordings_are_perturbed_in_training_only(changes: dict[str, object], seed: int) -> None:
     recordings = Padded(noise(2, 900, seed=seed), torch.tensor([900, 0]))
     layer, plain = inputs(PerturbationConfig.model_validate(changes)), inputs(PerturbationConfig())
