@@ -62,9 +62,20 @@ def score(run: str, test: str, result: str, device: str) -> int:
 
 
 def collect(out: Path) -> dict[str, Any]:
-    """The error rates of every fold that has been tested, by its speaker."""
+    """The error rates of every fold that has been tested, by its speaker, and the WER that selected its model."""
     paths = {speaker: out / speaker / "result.json" for speaker in SPEAKERS}
-    return {speaker: json.loads(path.read_bytes()) for speaker, path in paths.items() if path.is_file()}
+    return {
+        speaker: {**json.loads(path.read_bytes()), "validation_wer": validation_wer(path.parent)}
+        for speaker, path in paths.items()
+        if path.is_file()
+    }
+
+
+def validation_wer(run: Path) -> float | None:
+    """The lowest WER of a run's validations, in %; None if there were none."""
+    metrics = run / "metrics.jsonl"
+    rows = map(json.loads, metrics.read_text(encoding="utf-8").splitlines()) if metrics.is_file() else ()
+    return min((row["wer"] for row in rows if row["kind"] == "valid"), default=None)
 
 
 def page(results: dict[str, Any]) -> str:
@@ -74,11 +85,16 @@ def page(results: dict[str, Any]) -> str:
         wer = rates["wer"]
         edits = f"{wer['substitutions']} / {wer['insertions']} / {wer['deletions']}"
         interval = f"{wer['low']:.2f} to {wer['high']:.2f}"
-        rows.append([speaker, roles(speaker)[0], f"{wer['rate']:.2f}", interval, edits, str(wer["length"])])
+        validation = rates.get("validation_wer")
+        selected = [roles(speaker)[0], "" if validation is None else f"{validation:.2f}"]
+        rows.append([speaker, *selected, f"{wer['rate']:.2f}", interval, edits, str(wer["length"])])
     average = mean([rates["wer"]["rate"] for rates in results.values()])
+    validations = [value for rates in results.values() if (value := rates.get("validation_wer")) is not None]
+    validated = f"{mean(validations):.2f}" if len(validations) == len(results) else ""
     verdict = f"bar {BAR:g}: {'reached' if average <= BAR else 'missed'}" if len(results) == len(SPEAKERS) else ""
-    rows.append([f"mean of {len(results)}", "", f"{average:.2f}", "", verdict, ""])
-    return table(["tested", "selected on", "WER, %", "95 % interval", "subst. / ins. / del.", "words"], rows)
+    rows.append([f"mean of {len(results)}", "", validated, f"{average:.2f}", "", verdict, ""])
+    heads = ["tested", "selected on", "validation WER, %", "WER, %", "95 % interval", "subst. / ins. / del.", "words"]
+    return table(heads, rows)
 
 
 def main(arguments: list[str]) -> int:

@@ -92,3 +92,8 @@ def test_the_table_has_the_mean_of_all_folds(tmp_path: Path) -> None:
         (tmp_path / speaker / "result.json").write_text(json.dumps({"wer": wer}))
     page = run.page(run.collect(tmp_path))
     assert "mean of 6" in page and "5.00" in page and "bar 8: reached" in page and "3 / 2 / 1" in page
+    for place, speaker in enumerate(SPEAKERS):
+        rows = [{"kind": "train", "loss": 1}, *({"kind": "valid", "wer": 40.0 - place - more} for more in (0, 3, 1))]
+        (tmp_path / speaker / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = run.page(run.collect(tmp_path))
+    assert "37.00" in page and "32.00" in page and "34.50" in page  # the best validation of a fold, and their mean
