@@ -18,6 +18,7 @@ from calque.layers.copying import CopyGate
 from calque.layers.dropout import dropout
 from calque.layers.embedding import embed
 from calque.layers.feed_forward import ActivationName
+from calque.layers.few_rows import WIDEST, Rows, fits
 from calque.layers.multihead import Chunk, KeysValues
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
@@ -322,10 +323,21 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     ) -> tuple[Output, TransformerState]:
         """`forward` for one token per row and caches of fixed size; all sentences have the same number of rows."""
         stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
+        if self._reads_few(stream):
+            rows = Rows(stream[:, 0])
+            for block, past, memory in zip(self._blocks(), state.past, context.memory, strict=True):
+                rows = block.read_few(rows, past, chunk, memory=memory, lengths=context.lengths)
+            stream = self.norm(rows.normalised())[:, None]
+            return Output(stream), state._replace(position=state.position + 1)
         for block, past, memory in zip(self._blocks(), state.past, context.memory, strict=True):
             stream, _ = block.read(stream, past, chunk)
             stream = block.feed(block.cross_attend_once(stream, memory, lengths=context.lengths))
         return Output(self.norm(stream)), state._replace(position=state.position + 1)
+
+    def _reads_few(self, stream: Tensor) -> bool:
+        """Whether all blocks are computed by `read_few`: for at most 16 rows on a GPU."""
+        is_narrow = self.rotary is None and self.width <= WIDEST
+        return is_narrow and fits(stream[:, 0]) and all(block.reads_few for block in self._blocks())
 
     def _blocks(self) -> list[DecoderBlock]:
         return [block for block in self.blocks if isinstance(block, DecoderBlock)]
