@@ -16,7 +16,7 @@ from calque.config import Config, refuse_unused
 from calque.layers.bounds import Heads, Layers, Places, Width
 from calque.layers.copying import CopyGate
 from calque.layers.dropout import dropout
-from calque.layers.embedding import embed
+from calque.layers.embedding import embed, embed_at
 from calque.layers.feed_forward import ActivationName
 from calque.layers.few_rows import WIDEST, Rows, fits
 from calque.layers.multihead import Chunk, KeysValues
@@ -360,6 +360,13 @@ class Embedding(nn.Module):
             vectors = vectors + self.positions(places, size=size, like=vectors)
         return dropout(vectors, self.dropout, self.training)
 
+    def next_vectors(self, tokens: Tensor, places: Tensor, *, size: int) -> Tensor:
+        """`forward` for one token per row, in evaluation; tokens and places are [N,1]."""
+        table = None if self.positions is None else self.positions.table(size)
+        if table is None or self.training or self.weight.dtype == torch.float64:
+            return self(tokens, places, size=size)  # type: ignore[no-any-return]
+        return embed_at(tokens[:, 0], self.weight, positions=places[:, 0], table=table)[:, None]
+
 
 class ProjectedVectors(nn.Module):
     """W x + b, plus a position vector if positions are added, with dropout; x are vectors of an encoder's `inputs`."""
@@ -385,12 +392,13 @@ def embed_chunk(
     size = tokens.shape[1]
     past = state.past[0].keys.shape[2] if state.past else 0
     total = past + size if state.past else None
-    positions = state.position[:, None] + torch.arange(size, device=tokens.device)
     if state.ancestors is not None:
         assert size == 1
-        inputs = embedding(tokens, positions, size=past)
+        positions = state.position[:, None]
+        inputs = embedding.next_vectors(tokens, positions, size=past)
         turn = None if rotary is None else rotary(positions, size=past, like=inputs)
         return inputs, Chunk(positions, None, turn, ancestors=state.ancestors)
+    positions = state.position[:, None] + torch.arange(size, device=tokens.device)
     inputs = embedding(tokens, positions, size=total)
     mask = self_mask(state.position, past=past, size=size) if past and not _is_unmasked(state, past, size) else None
     turn = None if rotary is None else rotary(positions, size=total, like=inputs)

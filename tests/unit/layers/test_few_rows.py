@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from calque.layers.embedding import embed_at
 from calque.layers.few_rows import ROWS, Rows, fits, linear_rows
 from calque.layers.multihead import Chunk, KeysValues
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts
@@ -35,7 +36,17 @@ def compare_with_plain(rows: int, width: int, size: int) -> None:
             torch.testing.assert_close(found, linear_rows(given, weight, bias, relu=relu, added=extra))
 
 
-def test_the_kernel_is_the_plain_product() -> None:
+def compare_embedding() -> None:
+    """The kernel of `embed_at` on the CPU, with tokens and positions beyond their tables."""
+    from calque.layers.embedding_kernel import embed_at as kernel
+
+    weight, table = torch.randn(11, 20), torch.randn(7, 20)
+    tokens, positions = torch.tensor([0, 10, 11, 40, 3]), torch.tensor([0, 6, 7, 90, 2])
+    expected = embed_at(tokens, weight, positions=positions, table=table)
+    torch.testing.assert_close(kernel(tokens, weight, positions=positions, table=table), expected)
+
+
+def test_the_kernels_compute_what_their_plain_versions_do() -> None:
     """In a process of its own, as Triton reads when it is imported that it is to interpret kernels."""
     if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
         pytest.skip("this needs Triton, and a machine without a GPU: tests/gpu tests the kernel there")
@@ -85,3 +96,4 @@ def test_blocks_with_other_parts_are_computed_otherwise() -> None:
 if __name__ == "__main__":
     for sizes in SIZES:
         compare_with_plain(*sizes)
+    compare_embedding()
