@@ -1,0 +1,42 @@
+"""Linear layers for a few rows on a GPU, where launching a kernel takes longer than its arithmetic.
+
+A sub-layer of a Transformer normalises its input, multiplies it with a matrix and adds the residual stream. For 16 rows
+or fewer this is one kernel here instead of three to five; more rows need the tiles of a library's product.
+
+Letters: N rows, D input width, F output width.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+ROWS = 16  # as many as the smallest tile of a matrix product on a GPU
+WIDEST = 1024  # a program holds a whole row in registers to normalise it
+
+
+class Rows(NamedTuple):
+    """Vectors whose normalisation is left to the layer that reads them: `norm(values)`."""
+
+    values: Tensor  # [N,D]
+    norm: nn.LayerNorm | None = None
+
+    def normalised(self) -> Tensor:
+        return self.values if self.norm is None else self.norm(self.values)
+
+
+def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = False, added: Rows | None = None) -> Tensor:
+    """[N,F], W norm(x) + b, with max(0, ·) if `relu`; then the normalised rows `added` [N,F] are added."""
+    if fits(inputs.values):
+        from calque.layers.few_rows_kernel import linear_rows as fast  # needs Triton
+
+        return fast(inputs, weight, bias, relu=relu, added=added)
+    outputs = F.linear(inputs.normalised(), weight, bias)
+    outputs = outputs.relu() if relu else outputs
+    return outputs if added is None else outputs + added.normalised()
+
+
+def fits(values: Tensor) -> bool:
+    """Whether the kernel takes rows [N,D]: at most 16, on a GPU and not in float64."""
+    return values.is_cuda and len(values) <= ROWS and values.dtype != torch.float64
