@@ -143,8 +143,8 @@ def load(
     if isinstance(loaded, kind):
         return loaded
     raise ConfigError(
-        f"{argument.path} is {model_kind(loaded)} and cannot be compared with {EVALUATION_OPTIONS[kind]}; such models "
-        f"are compared with {EVALUATION_OPTIONS[type(loaded)]}"
+        f"{argument.path} is {model_kind(loaded)}, which {EVALUATION_OPTIONS[kind]} does not fit; to compare such models, "
+        f"use {EVALUATION_OPTIONS[type(loaded)]}"
     )
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from calque.layers.few_rows import ROWS, Rows
 
 COLUMNS = 16  # outputs of a program: few, so that all of a GPU's processors read the weights
+SMALLEST = 16  # inputs of a tile: tl.dot takes no fewer
 INPUTS = 512  # inputs that a program reads at a time if it need not normalise them
 
 
@@ -19,7 +20,7 @@ def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = Fals
     outputs = values.new_empty(rows, len(weight))
     residual = outputs if added is None else added.values
     norm, residual_norm = inputs.norm, None if added is None else added.norm
-    block = triton.next_power_of_2(width)
+    block = max(triton.next_power_of_2(width), SMALLEST)
     _linear_rows[(triton.cdiv(len(weight), COLUMNS),)](
         values,
         values if norm is None else norm.weight,
