@@ -41,6 +41,7 @@ class Row(NamedTuple):
     label: str
     system: str
     search: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()  # search settings of which the one that is best on validation is used
     channel: str | None = None  # the reverse system that reranks the beam
     group: str = "all"
 
@@ -75,6 +76,7 @@ class Recipe:
     baselines: tuple[Baseline, ...]
     columns: tuple[Column, ...]
     samples: int = 4
+    validate: Callable[[Path, Outputs], float] | None = None  # the score of outputs for a group's validation sources
     jobs: "JobsOf | None" = None  # trains the wanted runs in a way of its own, instead of `systems`
     restore: Callable[[Path, Outputs], list[str]] = field(
         default=lambda _group, outputs: list(outputs)

@@ -73,7 +73,7 @@ def import_arpa(
         str,
         choice_option(
             choices=READINGS,
-            help="The context at the start of a line. lines: <s>; running: the line before, with </s>; auto: as in the file.",
+            help="What precedes a line. lines: <s>; running: the line before and </s>; auto: as in the file.",
         ),
     ] = "auto",
 ) -> None:

@@ -25,7 +25,7 @@ from recipes.runner.pair_jobs import jobs_of, main, prepare
 from recipes.runner.pair_recipe import Options, collect, page, read_part, samples, write_pairs
 from recipes.runner.retrieval import TfIdf
 from recipes.summaries.recipe import RECIPE as SUMMARIES
-from recipes.summaries.recipe import overlapping_words, pair
+from recipes.summaries.recipe import LENGTH_PENALTIES, overlapping_words, pair
 from tests.conftest import environment
 
 from calque.config import check, read_toml
@@ -337,6 +337,10 @@ def test_a_script_trains_decodes_and_scores(name: str, rows: list[str], corpora:
     done = run_script(name, corpora, tmp_path, *TINY, "--rows", *rows)
     assert done.returncode == 0, done.stderr
     assert "| 1 |" in done.stdout and "all done" in done.stderr
+    if name == "summaries":  # the length penalty is chosen on validation
+        result = json.loads((tmp_path / name / "results" / "pointer-1.json").read_text(encoding="utf-8"))
+        assert set(result["tried"]) == set(LENGTH_PENALTIES)
+        assert result["search"] == [max(LENGTH_PENALTIES, key=lambda setting: result["tried"][setting])]
     again = run_script(name, corpora, tmp_path, *TINY, "--rows", *rows)
     assert again.returncode == 0 and again.stdout == done.stdout, again.stderr
     assert "0 running" not in again.stderr  # nothing was done twice
