@@ -24,8 +24,8 @@ from recipes.runner.files import read_json, write_json
 from recipes.runner.pair_jobs import jobs_of, main, prepare
 from recipes.runner.pair_recipe import Options, collect, page, read_part, samples, write_pairs
 from recipes.runner.retrieval import TfIdf
-from recipes.summaries.recipe import RECIPE as SUMMARIES
 from recipes.summaries.recipe import LENGTH_PENALTIES, overlapping_words, pair
+from recipes.summaries.recipe import RECIPE as SUMMARIES
 from tests.conftest import environment
 
 from calque.config import check, read_toml
