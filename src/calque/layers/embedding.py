@@ -24,7 +24,7 @@ def embed_at(tokens: Tensor, weight: Tensor, *, positions: Tensor, table: Tensor
     if weight.is_cuda and weight.dtype != torch.float64:
         from calque.layers.embedding_kernel import embed_at as fast  # needs Triton
 
-        return fast(tokens, weight, positions=positions, table=table)
+        return fast(tokens, weight, positions=positions, table=table, unknown=UNKNOWN)
     scaled: Tensor = embed(tokens, weight) * weight.shape[1] ** 0.5
     return scaled + F.embedding(positions.clamp(max=len(table) - 1), table).to(scaled.dtype)
 

@@ -4,11 +4,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from calque.layers.embedding import UNKNOWN
 
-
-def embed_at(tokens: Tensor, weight: Tensor, *, positions: Tensor, table: Tensor) -> Tensor:
-    """`embedding.embed_at` as one kernel: a program per row."""
+def embed_at(tokens: Tensor, weight: Tensor, *, positions: Tensor, table: Tensor, unknown: int) -> Tensor:
+    """`embedding.embed_at` as one kernel: a program per row. `unknown` replaces ids outside the vocabulary."""
     size, width = weight.shape
     assert weight.stride(1) == table.stride(1) == 1
     outputs = weight.new_empty(len(tokens), width)
@@ -25,7 +23,7 @@ def embed_at(tokens: Tensor, weight: Tensor, *, positions: Tensor, table: Tensor
         positions.stride(0),
         last=len(table) - 1,
         size=size,
-        unknown=UNKNOWN,
+        unknown=unknown,
         width=width,
         block=triton.next_power_of_2(width),
     )

@@ -31,7 +31,8 @@ def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = Fals
     if fits(inputs.values):
         from calque.layers.few_rows_kernel import linear_rows as fast  # needs Triton
 
-        return fast(inputs, weight, bias, relu=relu, added=added)
+        values, norm = added or (None, None)
+        return fast(*inputs, weight, bias, relu=relu, added=values, added_norm=norm)
     outputs = F.linear(inputs.normalised(), weight, bias)
     outputs = outputs.relu() if relu else outputs
     return outputs if added is None else outputs + added.normalised()

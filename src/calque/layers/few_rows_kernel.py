@@ -3,23 +3,29 @@
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, nn
 
-from calque.layers.few_rows import ROWS, Rows
-
+ROWS = 16  # at most; as many as the smallest tile of a matrix product on a GPU
 COLUMNS = 16  # outputs of a program: few, so that all of a GPU's processors read the weights
 SMALLEST = 16  # inputs of a tile: tl.dot takes no fewer
 INPUTS = 512  # inputs that a program reads at a time if it need not normalise them
 
 
-def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = False, added: Rows | None = None) -> Tensor:
+def linear_rows(
+    values: Tensor,
+    norm: nn.LayerNorm | None,
+    weight: Tensor,
+    bias: Tensor,
+    *,
+    relu: bool,
+    added: Tensor | None,
+    added_norm: nn.LayerNorm | None,
+) -> Tensor:
     """`few_rows.linear_rows` as one kernel: a program for every 16 outputs, which reads all rows."""
-    values = inputs.values
     rows, width = values.shape
     assert rows <= ROWS and values.stride(1) == weight.stride(1) == 1
     outputs = values.new_empty(rows, len(weight))
-    residual = outputs if added is None else added.values
-    norm, residual_norm = inputs.norm, None if added is None else added.norm
+    residual = outputs if added is None else added
     block = max(triton.next_power_of_2(width), SMALLEST)
     _linear_rows[(triton.cdiv(len(weight), COLUMNS),)](
         values,
@@ -28,12 +34,12 @@ def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = Fals
         weight,
         bias,
         residual,
-        residual if residual_norm is None else residual_norm.weight,
-        residual if residual_norm is None else residual_norm.bias,
+        residual if added_norm is None else added_norm.weight,
+        residual if added_norm is None else added_norm.bias,
         outputs,
         rows,
         0.0 if norm is None else norm.eps,
-        0.0 if residual_norm is None else residual_norm.eps,
+        0.0 if added_norm is None else added_norm.eps,
         values.stride(0),
         weight.stride(0),
         residual.stride(0),
@@ -46,7 +52,7 @@ def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = Fals
         has_norm=norm is not None,
         relu=relu,
         has_residual=added is not None,
-        has_residual_norm=residual_norm is not None,
+        has_residual_norm=added_norm is not None,
         exact=values.dtype == torch.float32,
         num_warps=4,
         num_stages=4,

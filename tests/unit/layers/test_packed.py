@@ -57,6 +57,6 @@ def test_output_layers_are_packed_and_parameters_keep_their_names() -> None:
 
 
 def test_few_different_numbers_of_rows_reach_the_kernels() -> None:
-    sizes = [rounded_up(rows) for rows in range(1, 1025)]
+    sizes = [rounded_up(rows) for rows in range(1, 2049)]
     assert all(size >= rows for rows, size in enumerate(sizes, start=1))
-    assert sorted(set(sizes)) == [1, 2, 4, 8, 16, 32, *range(64, 1025, 64)]
+    assert sorted(set(sizes)) == [1, 2, 4, 8, *range(16, 256, 16), *range(256, 1024, 64), *range(1024, 2049, 256)]
