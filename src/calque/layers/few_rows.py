@@ -1,8 +1,8 @@
 """Linear layers for a few rows on a GPU, where launching a kernel takes longer than its arithmetic.
 
 A sub-layer of a Transformer normalises its input, multiplies it with a matrix and adds the residual stream. For 16 rows
-or fewer this is one kernel here instead of three to five; more rows need the tiles of a library's product. On an H200, a
-`base` model decodes one sentence 1.28 times as fast greedily and 1.42 times with a beam of 5.
+or fewer this is one kernel here instead of three to five; more rows need the tiles of a library's product. On an
+H200, a `base` model decodes one sentence 1.28 times as fast greedily and 1.42 times with a beam of 5.
 
 Letters: N rows, D input width, F output width.
 """
