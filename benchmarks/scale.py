@@ -1,12 +1,13 @@
 """A model of training on up to 1,024 GPUs: communication, memory and speed, from figures measured on one GPU.
 
     python -m benchmarks.scale
-    python -m benchmarks.scale --network 12.5 --tokens 50000 --figure scale.png
+    python -m benchmarks.scale --network 12.5 --figure scale.png
 
 This is a model, not a measurement. What it takes from measurements: the speed of one GPU, and that an update sends
 2 (R−1)/R · 4 P bytes from each of R ranks (`python -m benchmarks.ranks`). What it assumes: 8 GPUs per machine, the
 bandwidths and latencies below, communication that does not overlap with computation (as in Calque), and that the
-slowest GPU is as fast as the others. Letters: R ranks, P parameters.
+slowest GPU is as fast as the others. Every GPU reads a batch of the size with which its speed was measured, so the
+batch grows with the number of GPUs. Letters: R ranks, P parameters.
 
     update = tokens / speed + communication
     replicated (all-reduce)              2 (R−1)/R · 4 P bytes, 16 P bytes of memory
@@ -25,13 +26,14 @@ from typing import NamedTuple
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.machine import this_machine
-from benchmarks.options import positive, run_command
+from benchmarks.options import run_command
 from benchmarks.report import Report, command_line
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 PER_MACHINE = 8
 STATE = 16  # bytes per parameter: weight, gradient and two moments
 LATENCY = (5e-6, 15e-6)  # seconds per message, within a machine and between machines
+TREE = 0.9  # the bandwidth of trees, relative to rings
 
 
 class Trained(NamedTuple):
@@ -40,13 +42,15 @@ class Trained(NamedTuple):
     name: str
     parameters: float
     speed: float  # target tokens per second
+    tokens: int  # target tokens per update
+    blocks: int  # that are gathered one by one if the weights are sharded
     largest_block: float  # the share of the parameters in the largest part that is gathered at once
 
 
 MODELS = (
-    # benchmarks/results/train_h200_2026-11-17.md, batches of 100k and 65k positions
-    Trained("base", 61e6, 797_000, 16.4 / 61),
-    Trained("big", 210e6, 311_000, 32.8 / 210),
+    # benchmarks/results/train_h200_2026-11-17.md, batches of 100k and 65k positions of both sides, 11 % of them padding
+    Trained("base", 61e6, 797_000, 44_500, 13, 16.4 / 61),
+    Trained("big", 210e6, 311_000, 28_900, 13, 32.8 / 210),
 )
 
 
@@ -74,32 +78,35 @@ def sent_bytes(ranks: int, parameters: float, *, sharded: bool = False) -> float
     return (3 if sharded else 2) * (ranks - 1) / ranks * 4 * parameters
 
 
-def seconds(ranks: int, sent: float, network: Network) -> float:
-    """The time to send so many bytes from each rank: along a ring, or along a tree if latency weighs more.
+def seconds(ranks: int, sent: float, network: Network, *, calls: int = 1) -> float:
+    """The time to send so many bytes from each rank in a number of collective calls: by rings or by trees.
 
-    A ring enters and leaves every machine once, so that the link of a machine carries what one rank sends.
+    A ring enters and leaves every machine once, so that the link of a machine carries what one rank sends, and a call
+    waits for 2 (R−1) messages. A double binary tree sends as many bytes, in 2 log₂ R messages, at 0.9 of the bandwidth.
     """
     if ranks == 1:
         return 0.0
     is_inside = ranks <= PER_MACHINE
-    messages = min(2 * (ranks - 1), 2 * math.ceil(math.log2(ranks)))
     bandwidth = network.inside if is_inside else min(network.inside, network.outside)
-    return sent / bandwidth + messages * LATENCY[0 if is_inside else 1]
+    latency = calls * LATENCY[0 if is_inside else 1]
+    ring = sent / bandwidth + 2 * (ranks - 1) * latency
+    tree = sent / (TREE * bandwidth) + 2 * math.ceil(math.log2(ranks)) * latency
+    return min(ring, tree)
 
 
-def point(model: Trained, gpus: int, *, tokens: int, network: Network) -> Point:
-    """The model's figures for a number of GPUs, each of which reads `tokens` target tokens per update."""
-    computing = tokens / model.speed
-    replicated, sharded = (
-        seconds(gpus, sent_bytes(gpus, model.parameters, sharded=is_sharded), network) for is_sharded in (False, True)
-    )
+def point(model: Trained, gpus: int, network: Network) -> Point:
+    """The model's figures for a number of GPUs."""
+    computing = model.tokens / model.speed
+    replicated = seconds(gpus, sent_bytes(gpus, model.parameters), network)
+    sent = sent_bytes(gpus, model.parameters, sharded=True)
+    sharded = seconds(gpus, sent, network, calls=3 * model.blocks)
     gathered = 4 * model.parameters * model.largest_block if gpus > 1 else 0.0
     return Point(
         gpus,
         computing,
         replicated,
         sharded,
-        gpus * tokens / (computing + replicated),
+        gpus * model.tokens / (computing + replicated),
         STATE * model.parameters,
         STATE * model.parameters / gpus + gathered,
     )
@@ -117,9 +124,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         prog="python -m benchmarks.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--tokens", type=positive, default=45_000, help="target tokens per GPU and update (default: 45000)"
-    )
-    parser.add_argument(
         "--inside", type=float, default=200.0, help="GB/s between the GPUs of a machine (default: 200, NVLink)"
     )
     parser.add_argument(
@@ -133,12 +137,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def report(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
     """The table of all models and numbers of GPUs."""
-    if min(options.inside, options.network) <= 0:
+    if not all(math.isfinite(speed) and speed > 0 for speed in (options.inside, options.network)):
         raise BenchmarkError("--inside and --network: expected a positive number of GB/s, such as 50")
     network = Network(options.inside * 1e9, options.network * 1e9)
-    points = {
-        model: [point(model, gpus, tokens=options.tokens, network=network) for gpus in COUNTS] for model in MODELS
-    }
+    points = {model: [point(model, gpus, network) for gpus in COUNTS] for model in MODELS}
     if options.figure is not None:
         draw(points, path=options.figure)
     return Report(
@@ -149,7 +151,7 @@ def report(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             "kind": "a model, not a measurement",
             "assumed": f"{PER_MACHINE} GPUs per machine, {options.inside:g} GB/s within and {options.network:g} GB/s "
             f"out of a machine, latencies of {LATENCY[0] * 1e6:.0f} and {LATENCY[1] * 1e6:.0f} µs",
-            "work": f"{options.tokens:,} target tokens per GPU and update",
+            "work": ", ".join(f"{model.name}: {model.tokens:,} target tokens per GPU and update" for model in MODELS),
         },
         [
             "model",

@@ -97,10 +97,11 @@ def error_rates(links: Directions, gold: list[list[Link]]) -> dict[str, float]:
     }
 
 
-def page(results: dict[str, Any]) -> str:
+def page(results: dict[str, Any], *, attention: dict[str, Any] | None = None) -> str:
     """The table, one row per language pair and model, with the error rate of every symmetrisation in per cent.
 
-    The attention of neural systems, which links every target word to a source word, is in the same table.
+    `attention` has the results of recipes.alignment.report, by default those kept next to this file; they are for
+    German and English, and in the forward direction.
     """
     names = {model: name for model, (name, _) in MODELS.items()}
     rows = [
@@ -108,14 +109,19 @@ def page(results: dict[str, Any]) -> str:
         for languages, models in results.items()
         for model, rates in models.items()
     ]
-    rows += [["de-en", name, rate, *[""] * (len(METHODS) - 1)] for name, rate in attention_rows(read_json(ATTENTION))]
+    attended = attention_rows(read_json(ATTENTION) if attention is None else attention)
+    rows += [["de-en", name, rate, *[""] * (len(METHODS) - 1)] for name, rate in attended]
+    rows.sort(key=lambda row: row[0])  # stable
     return table(["languages", "model", *METHODS], rows)
 
 
 def attention_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
     """The name and error rate of the attention of each neural system, as it is and guided, given their results."""
     return [
-        (f"attention of {entry.system}{', guided' if kind == 'guided' else ''}", rates_of(runs, MEAN))
+        (
+            f"attention of {entry.system}{', guided by true alignments' if kind == 'guided' else ''}",
+            rates_of(runs, MEAN),
+        )
         for entry in ENTRIES
         for kind in ("own", "guided")
         if (runs := runs_of(results, f"{entry.system}-{kind}-"))

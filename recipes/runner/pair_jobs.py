@@ -127,13 +127,10 @@ def validation_scores(
     """The score of the validation outputs with each search setting that the row tries."""
     if not row.tried:
         return {}
-    assert recipe.validate is not None, "a row that tries settings needs a validation score"
+    assert recipe.validate is not None
     sources = read_lines(data / "valid.source")
     return {
-        setting: recipe.validate(
-            data,
-            recipe.restore(data, decode(translator, sources, settings=[*row.search, setting], reverse=reverse)),
-        )
+        setting: recipe.validate(data, decode(translator, sources, settings=[*row.search, setting], reverse=reverse))
         for setting in row.tried
     }
 
@@ -194,7 +191,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         for recipe in recipes:
             out = options.out.absolute() / recipe.name
-            settings: dict[str, Any] = {"settings": list(shared.settings)}
+            searches = {row.name: [*row.search, *row.tried] for row in recipe.rows}
+            settings: dict[str, Any] = {"settings": list(shared.settings), "searches": searches}
             refuse_other_settings(out / "settings.json", settings)
             prepare(recipe, options.corpora.absolute(), out)
             write_json(out / "settings.json", settings)

@@ -19,7 +19,7 @@ def embed(tokens: Tensor, weight: Tensor) -> Tensor:
 def embed_at(tokens: Tensor, weight: Tensor, *, positions: Tensor, table: Tensor) -> Tensor:
     """√D times the vectors [N,D] of tokens [N], plus the rows `positions` [N] of a table of position vectors [·,D].
 
-    Positions beyond the table have its last row. On a GPU this is one kernel.
+    Positions beyond the table use its last row. On a GPU this is one kernel.
     """
     if weight.is_cuda and weight.dtype != torch.float64:
         from calque.layers.embedding_kernel import embed_at as fast  # needs Triton

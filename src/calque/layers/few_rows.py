@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 ROWS = 16  # as many as the smallest tile of a matrix product on a GPU
-WIDEST = 1024  # a program holds a whole row in registers to normalise it
+WIDEST = {torch.float32: 512, torch.bfloat16: 1024, torch.float16: 1024}
+"""The widest rows that a program can normalise, as it holds whole rows in shared memory."""
 
 
 class Rows(NamedTuple):
@@ -29,16 +30,17 @@ class Rows(NamedTuple):
 
 def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = False, added: Rows | None = None) -> Tensor:
     """[N,F], W norm(x) + b, with max(0, ·) if `relu`; then the normalised rows `added` [N,F] are added."""
-    if fits(inputs.values):
+    if fits(inputs.values, normalised=inputs.norm is not None):
         from calque.layers.few_rows_kernel import linear_rows as fast  # needs Triton
 
         values, norm = added or (None, None)
-        return fast(*inputs, weight, bias, relu=relu, added=values, added_norm=norm)
+        return fast(*inputs, weight, bias, relu=relu, added=values, added_norm=norm, tile=ROWS)
     outputs = F.linear(inputs.normalised(), weight, bias)
     outputs = outputs.relu() if relu else outputs
     return outputs if added is None else outputs + added.normalised()
 
 
-def fits(values: Tensor) -> bool:
-    """Whether the kernel takes rows [N,D]: at most 16, on a GPU and not in float64."""
-    return values.is_cuda and len(values) <= ROWS and values.dtype != torch.float64
+def fits(values: Tensor, *, normalised: bool) -> bool:
+    """Whether the kernel takes rows [N,D]: at most 16, on a GPU, not in float64 and, if `normalised`, not too wide."""
+    is_few = values.is_cuda and len(values) <= ROWS and values.dtype in WIDEST
+    return is_few and not (normalised and values.shape[1] > WIDEST[values.dtype])

@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-ROWS = 16  # at most; as many as the smallest tile of a matrix product on a GPU
 COLUMNS = 16  # outputs of a program: few, so that all of a GPU's processors read the weights
 SMALLEST = 16  # inputs of a tile: tl.dot takes no fewer
 INPUTS = 512  # inputs that a program reads at a time if it need not normalise them
@@ -20,10 +19,14 @@ def linear_rows(
     relu: bool,
     added: Tensor | None,
     added_norm: nn.LayerNorm | None,
+    tile: int,
 ) -> Tensor:
-    """`few_rows.linear_rows` as one kernel: a program for every 16 outputs, which reads all rows."""
+    """`few_rows.linear_rows` as one kernel: a program for every 16 outputs, which reads all rows, at most `tile`.
+
+    It rounds to the data type where the plain version does: after the product, the normalisation and the sum.
+    """
     rows, width = values.shape
-    assert rows <= ROWS and values.stride(1) == weight.stride(1) == 1
+    assert rows <= tile and values.stride(1) == weight.stride(1) == 1
     outputs = values.new_empty(rows, len(weight))
     residual = outputs if added is None else added
     block = max(triton.next_power_of_2(width), SMALLEST)
@@ -45,7 +48,7 @@ def linear_rows(
         residual.stride(0),
         width=width,
         size=len(weight),
-        row_block=ROWS,
+        row_block=tile,
         column_block=COLUMNS,
         block=block if norm is not None else min(block, INPUTS),
         residual_block=triton.next_power_of_2(len(weight)),
@@ -112,6 +115,7 @@ def _linear_rows(
     total += tl.load(bias + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
     if relu:
         total = tl.maximum(total, 0.0)
+    total = total.to(outputs.dtype.element_ty).to(tl.float32)
     cells = is_row[:, None] & is_column[None, :]
     if has_residual:
         own = tl.load(residual + rows[:, None] * residual_row + columns[None, :], mask=cells, other=0.0).to(tl.float32)
@@ -129,6 +133,7 @@ def _linear_rows(
             own = (own - mean[:, None]) * scale[:, None]
             own *= tl.load(residual_weight + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
             own += tl.load(residual_bias + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
+            own = own.to(outputs.dtype.element_ty).to(tl.float32)
         total += own
     tl.store(outputs + rows[:, None] * size + columns[None, :], total.to(outputs.dtype.element_ty), mask=cells)
 

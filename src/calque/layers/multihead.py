@@ -114,14 +114,15 @@ class MultiHead(AttentionLayer):
         return queries, KeysValues(keys, values)
 
     def joined_weights(self) -> tuple[Tensor, Tensor]:
-        """The weights and biases of queries, keys and values below each other, for decoding; made once."""
-        parts = (self.query.weight, self.key_value.weight)
-        versions = tuple(0 if part.is_inference() else part._version for part in parts)
-        key = (*versions, parts[0].dtype, parts[0].device)
+        """The weights and biases of queries, keys and values below each other, for decoding.
+
+        They are joined again when a parameter has changed; graphs that were captured before keep the old ones.
+        """
+        parts = (self.query.weight, self.key_value.weight, self.query.bias, self.key_value.bias)
+        key = tuple((part.data_ptr(), 0 if part.is_inference() else part._version, part.dtype) for part in parts)
         if self._joined is None or self._joined[0] != key:
             with torch.no_grad():
-                weights = torch.cat(parts), torch.cat([self.query.bias, self.key_value.bias])
-            self._joined = (key, weights)
+                self._joined = (key, (torch.cat(parts[:2]), torch.cat(parts[2:])))
         return self._joined[1]
 
     def split_projected(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,8 +1,9 @@
 """Matrix products for decoding on a CPU, with a copy of the weight in the layout of oneDNN's kernels.
 
 On one Zen 4 core with 64 rows, these kernels reach 95 GFLOP/s for an output layer of width 256 and 8,000 words, and the
-plain product 63; in the layers of a Transformer of that width, 90 to 105 instead of 71 to 90. oneDNN keeps a kernel of
-0.4 MB for every number of rows that it meets, so that number is rounded up.
+plain product 63; in the layers of a Transformer of that width, 90 to 105 instead of 71 to 90. The price is memory: a
+second copy of the weights and, for every number of rows and every shape of a layer that it meets, a kernel of about
+0.5 MB, which oneDNN keeps. So the number of rows is rounded up.
 """
 
 from typing import Any, Self
@@ -16,7 +17,7 @@ from calque.tensors import weightless
 
 ROWS = 512  # the number of rows that the layout is chosen for; it works for any number
 SMALLEST = 1 << 14  # weights; smaller layers are not packed
-FEW, WIDE = 192, 4096  # for fewer rows than this, packing pays only in layers with at least so many outputs
+FEW, WIDE = 192, 4096  # below FEW rows, packing pays only for layers with at least WIDE outputs
 
 
 class PackedLinear(nn.Linear):
@@ -26,7 +27,7 @@ class PackedLinear(nn.Linear):
     _version: int = -1
 
     @classmethod
-    def sharing(cls, weight: Tensor, bias: Tensor | None) -> Self:
+    def sharing(cls, weight: nn.Parameter, bias: nn.Parameter | None) -> Self:
         """A packed layer that uses these parameters themselves, not copies."""
         with weightless():
             layer = cls(weight.shape[1], weight.shape[0], bias=bias is not None)
@@ -63,7 +64,8 @@ def rounded_up(rows: int) -> int:
     """The number of rows, rounded up to one of few sizes, since oneDNN keeps a kernel for every size it meets."""
     if rows <= 16:
         return 1 << max(0, rows - 1).bit_length()
-    return rows + -rows % (16 if rows <= 256 else 64 if rows <= 1024 else 256)
+    step = 16 if rows <= 256 else 64 if rows <= 1024 else 1 << (rows - 1).bit_length() - 3  # 4 steps per power of 2
+    return rows + -rows % step
 
 
 def pack(model: nn.Module) -> None:
@@ -78,4 +80,5 @@ def pack(model: nn.Module) -> None:
             module.product = PackedLinear.sharing(module.weight, module.bias)
         for name, layer in module.named_children():
             if type(layer) is nn.Linear and layer.weight.numel() >= SMALLEST:
+                assert isinstance(layer.weight, nn.Parameter)
                 setattr(module, name, PackedLinear.sharing(layer.weight, layer.bias))

@@ -50,7 +50,7 @@ class Sinusoids(nn.Module):
         return _add_angles(fine, coarse).to(like.dtype)
 
     def table(self, size: int) -> Tensor | None:
-        """The encodings of all positions below `size`, in float32, if one table holds them."""
+        """The encodings of all positions below `size`, if one table holds them."""
         return self.fine if size <= self.ready else None
 
 

@@ -64,12 +64,12 @@ class Residual(nn.Module):
         total = stream + dropout(output, self.dropout, self.training)
         return total if self.place == "pre" else self.norm(total)
 
-    def entered(self, stream: Rows) -> Rows:
+    def enter_rows(self, stream: Rows) -> Rows:
         """`enter` for a few rows, whose normalisation is left to the sub-layer's first product."""
         assert isinstance(self.norm, nn.LayerNorm)
         return Rows(stream.values, self.norm) if self.place == "pre" else stream
 
-    def added(self, stream: Rows, inputs: Tensor, layer: nn.Linear) -> Rows:
+    def leave_rows(self, stream: Rows, inputs: Tensor, layer: nn.Linear) -> Rows:
         """`leave` for a few rows, with the sub-layer's last product, of `inputs` [N,·] with the weights of `layer`."""
         assert isinstance(self.norm, nn.LayerNorm)
         total = linear_rows(Rows(inputs), layer.weight, layer.bias, added=stream)
@@ -156,17 +156,17 @@ class DecoderBlock(StateLayer):
         mixer, cross, feed_forward = self.self_attention, self.cross_attention, self.feed_forward
         assert isinstance(mixer, MultiHead) and chunk.ancestors is not None
         rows, position = len(stream.values), chunk.places[:, 0]
-        projected = linear_rows(self.around_self.entered(stream), *mixer.joined_weights())
+        projected = linear_rows(self.around_self.enter_rows(stream), *mixer.joined_weights())
         queries, keys, values = mixer.split_projected(projected)
         heads = attend_cached(queries, (keys, values), past, ancestors=chunk.ancestors, position=position)
-        stream = self.around_self.added(stream, heads.view(rows, -1), mixer.out)
-        entered = self.around_cross.entered(stream)
+        stream = self.around_self.leave_rows(stream, heads.view(rows, -1), mixer.out)
+        entered = self.around_cross.enter_rows(stream)
         queries = linear_rows(entered, cross.query.weight, cross.query.bias).view(rows, cross.heads, -1)
         heads = attend_shared(queries, *memory, lengths=lengths)
-        stream = self.around_cross.added(stream, heads.view(rows, -1), cross.out)
-        enter, entered = feed_forward.enter, self.around_feed_forward.entered(stream)
+        stream = self.around_cross.leave_rows(stream, heads.view(rows, -1), cross.out)
+        enter, entered = feed_forward.enter, self.around_feed_forward.enter_rows(stream)
         inner = linear_rows(entered, enter.weight, enter.bias, relu=True)
-        return self.around_feed_forward.added(stream, inner, feed_forward.leave)
+        return self.around_feed_forward.leave_rows(stream, inner, feed_forward.leave)
 
     @property
     def reads_few(self) -> bool:

@@ -18,7 +18,7 @@ from calque.layers.copying import CopyGate
 from calque.layers.dropout import dropout
 from calque.layers.embedding import embed, embed_at
 from calque.layers.feed_forward import ActivationName
-from calque.layers.few_rows import WIDEST, Rows, fits
+from calque.layers.few_rows import Rows, fits
 from calque.layers.multihead import Chunk, KeysValues
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
@@ -336,8 +336,8 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
 
     def _reads_few(self, stream: Tensor) -> bool:
         """Whether all blocks are computed by `read_few`: for at most 16 rows on a GPU."""
-        is_narrow = self.rotary is None and self.width <= WIDEST
-        return is_narrow and fits(stream[:, 0]) and all(block.reads_few for block in self._blocks())
+        is_few = self.rotary is None and fits(stream[:, 0], normalised=True)
+        return is_few and all(block.reads_few for block in self._blocks())
 
     def _blocks(self) -> list[DecoderBlock]:
         return [block for block in self.blocks if isinstance(block, DecoderBlock)]

@@ -27,8 +27,8 @@ class Captured(NamedTuple):
 class Graphs:
     """Captures a graph of a function when a shape is first met, and replays it from then on.
 
-    The model's weights must stay at the same addresses. Only one search may run at a time, as all batches of a shape
-    use the same tensors.
+    The model's weights must not change, nor move in memory. Only one search may run at a time, as all batches of a
+    shape use the same tensors.
     """
 
     def __init__(self) -> None:

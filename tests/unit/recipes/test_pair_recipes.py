@@ -347,11 +347,12 @@ def test_a_script_trains_decodes_and_scores(name: str, rows: list[str], corpora:
 
 
 def test_other_settings_need_another_folder(corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_json(tmp_path / "pronunciation" / "settings.json", {"settings": []})
     arguments = ["recipes.pronunciation.recipe", str(corpora), str(tmp_path), "--jobs", "0"]
+    assert main(arguments) == 0 and "letter by letter" in capsys.readouterr().out
     assert main([*arguments, "training.steps=3"]) == 2
     assert "was started with other settings" in capsys.readouterr().err
-    assert main(arguments) == 0 and "letter by letter" in capsys.readouterr().out
+    write_json(tmp_path / "pronunciation" / "settings.json", {"settings": [], "searches": {"lstm": ["beam=9"]}})
+    assert main(arguments) == 2 and "searches was" in capsys.readouterr().err
 
 
 def test_a_missing_corpus_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
