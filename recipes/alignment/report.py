@@ -21,15 +21,15 @@ def page(results: dict[str, Any]) -> str:
     """The table, one row per system: error rates with and without guidance, the best layer, and exact matches."""
     rows = []
     for entry in ENTRIES:
-        own, guided = (_of(results, f"{entry.system}-{kind}-") for kind in ("own", "guided"))
+        own, guided = (runs_of(results, f"{entry.system}-{kind}-") for kind in ("own", "guided"))
         if own:
             best = _best_layer(own)
             rows.append(
                 [
                     entry.system,
-                    _rates(own, MEAN),
-                    _rates(own, best) + f", {_layer_name(best)}" if _layers(own) > 1 else "",
-                    _rates(guided, MEAN) if guided else "cannot be guided" if not entry.can_be_guided else "",
+                    rates_of(own, MEAN),
+                    rates_of(own, best) + f", {_layer_name(best)}" if _layers(own) > 1 else "",
+                    rates_of(guided, MEAN) if guided else "cannot be guided" if not entry.can_be_guided else "",
                     _exact(own),
                     _exact(guided),
                 ]
@@ -38,11 +38,13 @@ def page(results: dict[str, Any]) -> str:
     return table(header, rows)
 
 
-def _of(results: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
+def runs_of(results: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
+    """The results of all seeds of a system, given the beginning of their labels."""
     return [result for label, result in results.items() if label.startswith(prefix)]
 
 
-def _rates(runs: list[dict[str, Any]], layer: str) -> str:
+def rates_of(runs: list[dict[str, Any]], layer: str) -> str:
+    """The error rate of a layer in per cent, as mean and range over seeds."""
     return mean_and_range([100 * run["rates"][layer] for run in runs], digits=1)
 
 

@@ -16,12 +16,14 @@ from typing import Any
 
 from calque.data.corpora import FilesConfig
 from calque.evaluation.alignment import alignment_error_rate
+from calque.inspection.attention_maps import MEAN
 from calque.statistics.symmetrisation import Symmetrisation, symmetrise
 from calque.statistics.text_pairs import TextPairs, read_text_pairs
 from calque.statistics.word_alignment import AlignmentSettings, Link, align_words
 from recipes.alignment.align import TESTED, read_links
-from recipes.alignment.run import write_book
-from recipes.runner.files import read_lines, write_lines
+from recipes.alignment.report import rates_of, runs_of
+from recipes.alignment.run import ENTRIES, write_book
+from recipes.runner.files import read_json, read_lines, write_lines
 from recipes.runner.pages import publish, report_parser, table
 
 BOOKS = {"de-en": "book", "zh-en": "book-zh"}
@@ -33,6 +35,7 @@ MODELS: dict[str, tuple[str, AlignmentSettings]] = {
 }
 """The name of each model in the table, and its settings."""
 EFLOMAL = "eflomal"
+ATTENTION = Path(__file__).with_name("results.json")  # written by recipes.alignment.report
 METHODS: tuple[Symmetrisation, ...] = (
     "forward",
     "backward",
@@ -94,15 +97,35 @@ def error_rates(links: Directions, gold: list[list[Link]]) -> dict[str, float]:
     }
 
 
-def page(results: dict[str, Any]) -> str:
-    """The table, one row per language pair and model, with the error rate of every symmetrisation in per cent."""
+def page(results: dict[str, Any], *, attention: dict[str, Any] | None = None) -> str:
+    """The table, one row per language pair and model, with the error rate of every symmetrisation in per cent.
+
+    `attention` has the results of recipes.alignment.report, by default those kept next to this file; they are for
+    German and English, and in the forward direction.
+    """
     names = {model: name for model, (name, _) in MODELS.items()}
     rows = [
         [languages, names.get(model, model), *(f"{100 * rates[method]:.1f}" for method in METHODS)]
         for languages, models in results.items()
         for model, rates in models.items()
     ]
+    attended = attention_rows(read_json(ATTENTION) if attention is None else attention)
+    rows += [["de-en", name, rate, *[""] * (len(METHODS) - 1)] for name, rate in attended]
+    rows.sort(key=lambda row: row[0])  # stable
     return table(["languages", "model", *METHODS], rows)
+
+
+def attention_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """The name and error rate of the attention of each neural system, as it is and guided, given their results."""
+    return [
+        (
+            f"attention of {entry.system}{', guided by true alignments' if kind == 'guided' else ''}",
+            rates_of(runs, MEAN),
+        )
+        for entry in ENTRIES
+        for kind in ("own", "guided")
+        if (runs := runs_of(results, f"{entry.system}-{kind}-"))
+    ]
 
 
 def _read(book: Path, source: str, target: str) -> TextPairs:

@@ -134,7 +134,7 @@ def nearest_template(group: Path) -> list[str]:
     query; the test question provides the names.
     """
     train, values = read_part(group, "train"), read_json(group / VALUES)
-    types = {value: name.rstrip("0123456789") for variables in values for name, value in variables.items()}
+    types = {value: name.rstrip("0123456789") for entry in values for name, value in entry.items()}
     templates = [
         (anonymised(question, types)[0], anonymised(joined(query), types)[0], question) for (question, query) in train
     ]

@@ -108,14 +108,31 @@ def score(module: str, name: str, seed: str, folder: str, device: str) -> None:
     reverse = None
     if row.channel is not None:
         reverse = load_translator(out / "runs" / f"{row.channel}-{seed}", device=_device(device))
+    tried = validation_scores(recipe, row, data, translator=translator, reverse=reverse)
+    settings = [*row.search, *([max(tried, key=lambda setting: tried[setting])] if tried else [])]
     started = time.monotonic()
-    decoded = decode(translator, read_lines(data / "test.source"), settings=row.search, reverse=reverse)
+    decoded = decode(translator, read_lines(data / "test.source"), settings=settings, reverse=reverse)
     seconds = time.monotonic() - started
     outputs = recipe.restore(data, decoded)
     write_lines(result.with_suffix(".txt"), outputs)
     facts = run_facts(out / "runs" / f"{row.system}-{seed}", translator)
     scores = recipe.score(data, outputs)
-    write_json(result, {"row": row.name, "seed": int(seed), "scores": scores, "seconds": seconds, **facts})
+    found = {"row": row.name, "seed": int(seed), "scores": scores, "search": settings, "tried": tried}
+    write_json(result, {**found, "seconds": seconds, **facts})
+
+
+def validation_scores(
+    recipe: Recipe, row: Row, data: Path, *, translator: Translator, reverse: Translator | None = None
+) -> dict[str, float]:
+    """The score of the validation outputs with each search setting that the row tries."""
+    if not row.tried:
+        return {}
+    assert recipe.validate is not None
+    sources = read_lines(data / "valid.source")
+    return {
+        setting: recipe.validate(data, decode(translator, sources, settings=[*row.search, setting], reverse=reverse))
+        for setting in row.tried
+    }
 
 
 def decode(
@@ -174,7 +191,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         for recipe in recipes:
             out = options.out.absolute() / recipe.name
-            settings: dict[str, Any] = {"settings": list(shared.settings)}
+            searches = {row.name: [*row.search, *row.tried] for row in recipe.rows}
+            settings: dict[str, Any] = {"settings": list(shared.settings), "searches": searches}
             refuse_other_settings(out / "settings.json", settings)
             prepare(recipe, options.corpora.absolute(), out)
             write_json(out / "settings.json", settings)

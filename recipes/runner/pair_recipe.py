@@ -41,6 +41,7 @@ class Row(NamedTuple):
     label: str
     system: str
     search: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()  # search settings to try; the best on validation is used
     channel: str | None = None  # the reverse system that reranks the beam
     group: str = "all"
 
@@ -75,11 +76,16 @@ class Recipe:
     baselines: tuple[Baseline, ...]
     columns: tuple[Column, ...]
     samples: int = 4
+    validate: Callable[[Path, Outputs], float] | None = None  # the score of a group's validation outputs, not restored
     jobs: "JobsOf | None" = None  # trains the wanted runs in a way of its own, instead of `systems`
     restore: Callable[[Path, Outputs], list[str]] = field(
         default=lambda _group, outputs: list(outputs)
     )  # to plain text
     references: Callable[[Path], list[str]] | None = None  # of a group's test sources; None: its restored targets
+
+    def __post_init__(self) -> None:
+        if self.validate is None and any(row.tried for row in self.rows):
+            raise ValueError(f"{self.name}: rows that try settings need a validation score")
 
     @property
     def lines(self) -> "list[Baseline | Row]":

@@ -18,6 +18,7 @@ WORDS = 200  # of a body; the rest is not read
 VALIDATION = 600  # of the 1,960 development e-mails, the first: enough to select a model
 LENGTHS = range(2, 31)  # words of an extracted subject that are tried on the validation e-mails
 LENGTH = "words.json"
+LENGTH_PENALTIES = tuple(f"length_penalty={penalty}" for penalty in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0))
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -45,6 +46,11 @@ def score(group: Path, outputs: Sequence[str]) -> Mapping[str, float]:
     found = rouge(outputs, [subject for _, subject in read_part(group, "test")])
     words = sum(len(output.split()) for output in outputs) / len(outputs)
     return {"rouge1": found.rouge1, "rouge2": found.rouge2, "rougeL": found.rougeL, "words": words}
+
+
+def validate(group: Path, outputs: Sequence[str]) -> float:
+    """ROUGE-1 on the validation e-mails."""
+    return rouge(outputs, [subject for _, subject in read_part(group, "valid")]).rouge1
 
 
 def first_words(body: str, count: int) -> str:
@@ -89,13 +95,14 @@ RECIPE = Recipe(
     module=__name__,
     prepare=prepare,
     score=score,
+    validate=validate,
     systems=(
         System("pointer", HERE / "pointer.toml", cost=3.0),
         System("transformer", HERE / "transformer.toml", cost=3.0),
     ),
     rows=(
-        Row("pointer", "pointer-generator with coverage", "pointer"),
-        Row("transformer", "Transformer with copying", "transformer"),
+        Row("pointer", "pointer-generator with coverage", "pointer", tried=LENGTH_PENALTIES),
+        Row("transformer", "Transformer with copying", "transformer", tried=LENGTH_PENALTIES),
     ),
     baselines=(
         Baseline("lead", "first words of the body", lead),

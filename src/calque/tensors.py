@@ -3,7 +3,7 @@
 Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), S source, T target, D width.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,8 +12,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 Tree = TypeVar("Tree")
-
-_BLOCK, _LONG = 64, 16_384  # of `_top`
 
 
 class Padded(NamedTuple):
@@ -163,18 +161,27 @@ def _best_by_key(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
     return scores.gather(1, indices), indices
 
 
-def _top(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
-    """`topk`. On a CPU, only the blocks of 64 values with the largest maxima are searched, which is 3 times as fast."""
-    rows, blocks = len(scores), scores.shape[1] // _BLOCK
-    if scores.device.type != "cpu" or scores.shape[1] < _LONG or count > blocks:
+def _top(scores: Tensor, *, count: int, blocks: Sequence[int] = (64, 8)) -> tuple[Tensor, Tensor]:
+    """`topk`. On a CPU, only the blocks of 64, then 8 values with the largest maxima are searched.
+
+    The `count` best values lie in at most `count` blocks. With 8,000 values and a `count` of 11 it is twice as fast.
+    """
+    rows, size = scores.shape
+    block = next((block for block in blocks if size // block >= 2 * count), 0)
+    if scores.device.type != "cpu" or not block or not rows:
         return scores.topk(count)
-    body = scores[:, : blocks * _BLOCK].view(rows, blocks, _BLOCK)
-    best_blocks = body.amax(dim=2).topk(count).indices  # the best values lie in as many blocks at most
-    candidates = body.gather(1, best_blocks[..., None].expand(-1, -1, _BLOCK)).flatten(1)
-    places = (best_blocks[..., None] * _BLOCK + torch.arange(_BLOCK)).flatten(1)
-    rest = torch.arange(blocks * _BLOCK, scores.shape[1]).expand(rows, -1)
-    values, chosen = torch.cat([candidates, scores[:, blocks * _BLOCK :]], dim=1).topk(count)
-    return values, torch.cat([places, rest], dim=1).gather(1, chosen)
+    whole = size // block
+    body = scores[:, : whole * block].view(rows, whole, block)
+    _, best = _top(body.amax(dim=2), count=count, blocks=blocks[1:])
+    if rest := size - whole * block:
+        candidates = body.gather(1, best[..., None].expand(-1, -1, block)).flatten(1)
+        candidates = torch.cat([candidates, scores[:, -rest:]], dim=1)
+    else:  # the same, but faster
+        places = (best + torch.arange(0, rows * whole, whole)[:, None]).flatten()
+        candidates = body.reshape(rows * whole, block).index_select(0, places).view(rows, count * block)
+    values, chosen = _top(candidates, count=count, blocks=blocks[1:])
+    inside = best.gather(1, (chosen // block).clamp(max=count - 1)) * block + chosen % block
+    return values, torch.where(chosen < count * block, inside, chosen + (whole - count) * block)
 
 
 def running_sum(values: Tensor, *, dim: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Captions of scenes in English, Chinese and German, with the span of characters that names each object."""
+"""Captions of scenes in English, Chinese and German, with the characters that describe each object."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
@@ -11,18 +11,17 @@ Gender = Literal["m", "f", "n"]
 
 
 class Caption(NamedTuple):
-    """A text and, for each object of the scene, the span of the noun that names it."""
+    """A text and, for each object of the scene, the span of its adjectives and noun, such as "large red star"."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
 
 
 class _Phrase(NamedTuple):
-    """A noun phrase, and where its noun begins and ends in it."""
+    """A noun phrase, and where it begins after the article or measure word."""
 
     text: str
     start: int
-    end: int
 
 
 _ENGLISH_RELATIONS = {
@@ -100,7 +99,7 @@ def caption(scene: Scene, *, language: Language) -> Caption:
 
 
 def _english(scene: Scene) -> Caption:
-    phrases = [_noun_phrase(f"a {thing.size} {thing.colour}", thing.shape) for thing in scene.things]
+    phrases = [_Phrase(f"a {thing.size} {thing.colour} {thing.shape}", len("a ")) for thing in scene.things]
     if len(phrases) == 2:
         return _joined(phrases, [f" {_ENGLISH_RELATIONS[scene.axis, scene.is_reversed]} "])
     if len(phrases) == 3:
@@ -124,14 +123,15 @@ def _german_phrase(thing: Thing, endings: dict[Gender, tuple[str, str]]) -> _Phr
     noun, gender = _GERMAN_SHAPES[thing.shape]
     noun = _DATIVE_NOUNS.get(noun, noun) if endings is _DATIVE else noun
     article, ending = endings[gender]
-    return _noun_phrase(f"{article} {_GERMAN_SIZES[thing.size]}{ending} {_GERMAN_COLOURS[thing.colour]}{ending}", noun)
+    size, colour = _GERMAN_SIZES[thing.size] + ending, _GERMAN_COLOURS[thing.colour] + ending
+    return _Phrase(f"{article} {size} {colour} {noun}", len(f"{article} "))
 
 
 def _chinese(scene: Scene) -> Caption:
     phrases = []
     for thing in scene.things:
-        before = f"一个{_CHINESE_COLOURS[thing.colour]}色的{_CHINESE_SIZES[thing.size]}"
-        phrases.append(_noun_phrase(before, _CHINESE_SHAPES[thing.shape], space=""))
+        size, colour = _CHINESE_SIZES[thing.size], _CHINESE_COLOURS[thing.colour]
+        phrases.append(_Phrase(f"一个{colour}色的{size}{_CHINESE_SHAPES[thing.shape]}", len("一个")))
     if len(phrases) == 2:  # the second object comes first: "B 的左边有 A"
         relation = f"的{_CHINESE_RELATIONS[scene.axis, scene.is_reversed]}有"
         text, (second, first) = _joined(phrases[::-1], [relation])
@@ -142,15 +142,10 @@ def _chinese(scene: Scene) -> Caption:
     return _joined(phrases, [])
 
 
-def _noun_phrase(before: str, noun: str, *, space: str = " ") -> _Phrase:
-    text = f"{before}{space}{noun}"
-    return _Phrase(text, len(text) - len(noun), len(text))
-
-
 def _joined(phrases: Sequence[_Phrase], links: Sequence[str], *, before: str = "") -> Caption:
-    """Joins phrases with the words in `links` between them, and locates each noun in the text."""
+    """Joins phrases with the words in `links` between them, and locates each description in the text."""
     text, spans = before, []
     for phrase, link in zip(phrases, (*links, ""), strict=True):
-        spans.append((len(text) + phrase.start, len(text) + phrase.end))
+        spans.append((len(text) + phrase.start, len(text) + len(phrase.text)))
         text += phrase.text + link
     return Caption(text, tuple(spans))

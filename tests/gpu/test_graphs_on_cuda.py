@@ -1,5 +1,6 @@
 """Search by CUDA graphs finds what the clear search finds, and its kernels compute what their plain versions do."""
 
+import copy
 import itertools
 import os
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from calque.layers.best_words import best_words
+from calque.layers.few_rows import Rows, linear_rows
 from calque.layers.row_attention import attend_cached, attend_shared
 from calque.objectives.decoding_step import decoding_step
 from calque.search.beam import BestK, Goal, beam_search
@@ -50,6 +52,30 @@ def test_attention_of_one_token(heads: int, groups: int, width: int, dtype: torc
     expected = attend_shared(exact[0], *exact[3], lengths=lengths)
     actual = attend_shared(given[0], *given[3], lengths=lengths.to(DEVICE))
     torch.testing.assert_close(actual.cpu().double(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("rows", "width", "size"), [(1, 512, 1536), (5, 2048, 512), (16, 1024, 4096), (3, 600, 40)])
+def test_products_of_a_few_rows(rows: int, width: int, size: int, dtype: torch.dtype, seed: int) -> None:
+    """With normalised inputs and a normalised residual stream, and without."""
+    torch.manual_seed(seed)
+    norm, residual_norm = (torch.nn.LayerNorm(each).double() for each in (width, size))
+    for parameter in (*norm.parameters(), *residual_norm.parameters()):
+        torch.nn.init.normal_(parameter)
+        parameter.data = parameter.data.to(dtype).double()
+    weight, bias = torch.randn(size, width) / width**0.5, torch.randn(size)
+    values, residual = torch.randn(rows, width), torch.randn(rows, size)
+    exact = [part.to(dtype).double() for part in (values, weight, bias, residual)]
+    given = [part.to(DEVICE, dtype) for part in (values, weight, bias, residual)]
+    own = [copy.deepcopy(layer).to(DEVICE, dtype) for layer in (norm, residual_norm)]
+    tolerance = 1e-4 if dtype == torch.float32 else 3e-2
+    with torch.no_grad():
+        for relu, is_normalised in itertools.product((False, True), (False, True)):
+            norms = (norm, residual_norm) if is_normalised else (None, None)
+            expected = linear_rows(Rows(exact[0], norms[0]), *exact[1:3], relu=relu, added=Rows(exact[3], norms[1]))
+            norms = tuple(own) if norms[0] is not None else norms
+            actual = linear_rows(Rows(given[0], norms[0]), *given[1:3], relu=relu, added=Rows(given[3], norms[1]))
+            torch.testing.assert_close(actual.cpu().double(), expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -133,18 +159,23 @@ def test_best_candidates_on_a_gpu_are_those_of_a_cpu(seed: int) -> None:
         assert torch.equal(actual.cpu(), known)
 
 
+@pytest.mark.parametrize("copies", [1, 7])
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_graphs_find_what_the_clear_search_finds(name: str) -> None:
-    """In float32, every model: twice, since the second search replays; and no step waits for the device."""
+def test_graphs_find_what_the_clear_search_finds(name: str, copies: int) -> None:
+    """In float32, every model: twice, since the second search replays; and no step waits for the device.
+
+    With 7 copies of the sentences, there are more than 16 hypotheses until most sentences are done.
+    """
     model = loud(build(name)).float().to(DEVICE)
     step = decoding_step(model)
     batch = source()
+    batch = Padded(batch.values.repeat(copies, 1), batch.lengths.repeat(copies))
     context = model.prepare(Padded(batch.values.to(DEVICE), batch.lengths))
     state = model.start(context)
     if not isinstance(step, FixedStep) or step.fixed(state, size=1) is None:
         return
-    limits = Limits(*(part.to(DEVICE) for part in laws.limits()))
+    limits = Limits(*(part.repeat(copies).to(DEVICE) for part in laws.limits()))
     lengths, graphs = batch.lengths.to(DEVICE), Graphs()
     for beams, alpha in ((BEAMS, 0.7), (1, 0.0)):
         arguments = {"limits": limits, "marks": laws.MARKS, "source_lengths": lengths, "goal": Goal(Scoring(alpha))}

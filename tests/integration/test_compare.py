@@ -192,7 +192,7 @@ def test_mistakes(trained: Path, held_out: dict[str, Path], tmp_path: Path, comm
         ([*both, "--source", good], "--reference is missing"),
         ([*both, *with_reference, "--text", good], "--reference and --text belong to different tasks"),
         ([good, trained, *with_reference], "--source is missing"),
-        ([f"other={trained}", trained, "--text", good], "is a translation model and cannot be compared with --text"),
+        ([f"other={trained}", trained, "--text", good], "is a translation model: --text FILE cannot be used for it"),
         ([*both, "--text", good], "language models are compared by the losses that they compute"),
         ([*both, *with_reference, "--output", tmp_path / "a.pdf"], "the name must end in .html"),
         ([*both, *with_reference, "--output", tmp_path / "none" / "a.html"], "no such folder"),

@@ -42,7 +42,7 @@ def retrieval_tables(document: Document) -> Iterator[Block]:
     for system in systems:
         scores = [_score(system, metric["name"]) for metric in metrics]
         rows.append([system["name"], *scores, "" if system["different"] is None else f"{system['different']:,}"])
-    note = significance_note(document).replace("p-values", "in parentheses, p-values")
+    note = significance_note(document, place="in parentheses, ")
     yield f"{test['path']}: {test['sentences']:,} pairs{note}", aligned(rows)
     lengths: list[Row] = [["words", "pairs", *names]]
     for row in document["lengths"]:

@@ -16,11 +16,11 @@ def p_value_text(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def significance_note(document: Document) -> str:
-    """The part of a title that says which test gives the p-values; empty if no test was made."""
+def significance_note(document: Document, *, place: str = "") -> str:
+    """The part of a title that says which test gives the p-values, and in which `place`; empty without a test."""
     trials = document["randomisation"]["samples"]
     baseline = document["systems"][0]["name"]
-    return f"; p-values against {baseline} by approximate randomisation, {trials:,} trials" if trials else ""
+    return f"; {place}p-values against {baseline} by approximate randomisation, {trials:,} trials" if trials else ""
 
 
 def size_and_speed(systems: Sequence[Document], names: Sequence[str], *, unit: str) -> Iterator[Block]:

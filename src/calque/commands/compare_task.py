@@ -47,7 +47,7 @@ class TaskComparison(NamedTuple):
     def refuse_options(self, given: Sequence[str]) -> None:
         """Raises a ConfigError for options that have no effect on this task."""
         if idle := [name for name in given if name not in self.takes]:
-            raise ConfigError(f"{', '.join(idle)}: not supported for the task {self.task}; leave it out")
+            raise ConfigError(f"{', '.join(idle)}: not supported for the task {self.task}")
 
     def refuse_settings(self, arguments: Sequence[Argument]) -> None:
         """Raises a ConfigError if search settings are given for systems that do not search."""

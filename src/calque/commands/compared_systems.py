@@ -143,8 +143,8 @@ def load(
     if isinstance(loaded, kind):
         return loaded
     raise ConfigError(
-        f"{argument.path} is {model_kind(loaded)} and cannot be compared with {EVALUATION_OPTIONS[kind]}; such models "
-        f"are compared with {EVALUATION_OPTIONS[type(loaded)]}"
+        f"{argument.path} is {model_kind(loaded)}: {EVALUATION_OPTIONS[kind]} cannot be used for it; to compare such "
+        f"models, use {EVALUATION_OPTIONS[type(loaded)]}"
     )
 
 

@@ -58,7 +58,7 @@ def inspect(
     ] = None,
     source: Annotated[
         Path | None,
-        file_option(help="Inspect the sentences of this file, one per line; for taggers also CoNLL-U or columns."),
+        file_option(help="Inspect the sentences of this file, one per line; taggers also read CoNLL-U and columns."),
     ] = None,
     target: Annotated[
         str | None,

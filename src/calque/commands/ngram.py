@@ -73,7 +73,7 @@ def import_arpa(
         str,
         choice_option(
             choices=READINGS,
-            help="lines: each line begins with <s>; running: it follows the previous </s>; auto: as in the file.",
+            help="What precedes a line. lines: <s>; running: the line before and </s>; auto: as in the file.",
         ),
     ] = "auto",
 ) -> None:

@@ -278,7 +278,7 @@ def _describe_part(part: dict[str, Any]) -> str:
 
 
 def _rows(run: Path) -> int | None:
-    """The number of training rows (pairs, lines or sentences): from the log or, for a user's own task, lengths.json."""
+    """The number of training rows (pairs, lines or sentences): from the log or, for a custom task, lengths.json."""
     log = run / "log.txt"
     if not log.exists():
         return None

@@ -83,7 +83,7 @@ def collate_lines(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> Te
 
 
 def collate_streams(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> TextBatch:
-    """The next segment of every stream of running text, whose end marks are already in the store."""
+    """A batch with the next segment of every stream of running text. The store already contains the end marks."""
     (width,) = planned.size.widths
     shared_weight = width * len(planned.indices)
     begins = bool(planned.indices[0] == 0)

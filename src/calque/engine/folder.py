@@ -201,7 +201,7 @@ def has_int8_weights(path: Path) -> bool:
 
 
 def is_own_run(run: Path) -> bool:
-    """Whether a folder is a run of a user's own task."""
+    """Whether a folder is a run of a custom task."""
     if (run / MANIFEST).exists() or not (run / "config.toml").is_file():
         return False
     with suppress(ConfigError):
@@ -211,12 +211,12 @@ def is_own_run(run: Path) -> bool:
 
 
 def _own_model_error(model: Path) -> FolderError:
-    """The error that says how to load the model of a user's own task, which Calque cannot build."""
+    """The error that says how to load the model of a custom task, which Calque cannot build."""
     how = f"load {model} with the code that saved it"
     if (model / WEIGHTS).is_file():
         weights = f"safetensors.torch.load_file({str(model / WEIGHTS)!r})"
         how = f"build the model in Python and load its weights: model.load_state_dict({weights}, strict=False)"
-    return FolderError(f"{model} is the model of a user's own task, which Calque cannot build; {how}")
+    return FolderError(f"{model} is the model of a custom task, which Calque cannot build; {how}")
 
 
 def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Loaded:

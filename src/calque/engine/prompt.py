@@ -32,7 +32,10 @@ class HistoryState(NamedTuple):
 
 
 def read_prompt(model: LanguageModel, ids: Sequence[int], *, start: int) -> tuple[Tensor, Any]:
-    """The hidden vectors [1,P,E] that predict each token of a prompt, and the model's state before the last token."""
+    """Reads the start mark (`start`) and all tokens of a prompt but the last.
+
+    Returns the hidden vectors [1,P,E], of which the i-th predicts token i, and the state that reads the last token.
+    """
     inputs = torch.tensor([[start, *ids[:-1]]], device=next(model.parameters()).device)
     read, state = model.read(inputs, model.start(1))
     return read.hidden, state

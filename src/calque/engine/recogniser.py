@@ -190,7 +190,7 @@ class Recogniser:
         settings = self.settings(search=search, nbest=nbest, timestamps=timestamps, language=language)
         longest = self.task.longest if chunk is None else chunk
         if not math.isfinite(longest * self.task.rate):
-            raise ConfigError(f"chunk is {longest:g} s: expected a number of seconds, such as 20")
+            raise ConfigError(f"chunk is {longest:g} s: expected a finite number of seconds, such as 20")
         if longest * self.task.rate < 4 * self.stride:
             raise ConfigError(f"chunk is {longest:g} s: too short to recognise anything; give at least 1")
         for jobs in _groups(self._job(recording, longest=longest) for recording in recordings):

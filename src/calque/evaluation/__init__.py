@@ -1,4 +1,4 @@
-"""Evaluation: metrics (sacreBLEU's have signatures), significance, confidence, degeneration, minimum Bayes risk.
+"""Evaluation: metrics, significance tests, calibration of confidence, degenerate output, minimum Bayes risk.
 
-Text in, scores out; never imports models or training.
+Everything here takes texts and returns scores, without models or training. Metrics of sacreBLEU carry its signature.
 """

@@ -65,7 +65,7 @@ def resume(
     if task is None:
         if is_own_run(Path(run)):
             raise ConfigError(
-                f"{run} is a run of a user's own task, which has to be passed again; resume it in Python with "
+                f"{run} is a run of a custom task, which has to be passed again; resume it in Python with "
                 f"calque.resume({str(run)!r}, task=OwnTask(...))"
             )
         return running.resume(run, settings=settings, quiet=quiet, preparing=preparing, observer=observer)

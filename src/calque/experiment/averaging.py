@@ -33,7 +33,7 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
         raise FolderError(f"{run} is not a run folder; name the folder that `calque train` created")
     if is_own_run(run):
         raise FolderError(
-            f"{run} is a run of a user's own task, whose checkpoints cannot be averaged afterwards; train it with "
+            f"{run} is a run of a custom task, whose checkpoints cannot be averaged afterwards; train it with "
             "training.average, training.ema or training.averaged_sgd, which average weights during training"
         )
     if has_int8_weights(run):

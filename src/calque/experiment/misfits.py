@@ -29,7 +29,7 @@ from calque.training.settings import TrainingConfig
 
 
 class Sections(Protocol):
-    """The sections of an experiment."""
+    """The config of an experiment, as far as it is checked here: one attribute per section."""
 
     @property
     def task(self) -> object: ...

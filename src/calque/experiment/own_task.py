@@ -1,4 +1,4 @@
-"""Runs of a user's own task: any object that implements `Task`, with its model, data and judge.
+"""Runs of a custom task: any object that implements `Task`, with its model, data and judge.
 
 Like all runs, they have checkpoints, exact resumption, model selection, metrics and plots.
 """
@@ -64,7 +64,7 @@ IDLE: Mapping[str, object] = {
     "warm_start": None,
     "watch_gradients": 0,
 }
-"""The training settings that have no effect on a user's own task, with the only value that each may have."""
+"""The training settings that have no effect on a custom task, with the only value that each may have."""
 
 CHUNK = 1 << 24  # bytes of a column that are hashed at a time
 
@@ -77,7 +77,7 @@ def train_own(
     quiet: bool = False,
     observer: TrainingObserver | None = None,
 ) -> Run:
-    """Trains a user's own task in a new run folder."""
+    """Trains a custom task in a new run folder."""
     with joined_ranks() as ranks:
         folder = ranks.on_leader(lambda: _new_run(own, config=config, run=run))
         return _continue(own, Path(folder), ranks=ranks, quiet=quiet, observer=observer)
@@ -91,7 +91,7 @@ def resume_own(
     quiet: bool = False,
     observer: TrainingObserver | None = None,
 ) -> Run:
-    """Continues a run of a user's own task, from its newest checkpoint or from the beginning.
+    """Continues a run of a custom task, from its newest checkpoint or from the beginning.
 
     First, the `settings` are changed; each is written as `KEY=VALUE`.
     """
@@ -156,7 +156,9 @@ def _read(own: OwnTask, folder: Path) -> OwnExperiment:
         raise FolderError(f"{folder} is not a run folder: it has no {CONFIG}")
     values = upgrade_training(read_toml(folder / CONFIG))
     if not is_own_run(folder):
-        raise ConfigError(f"{folder} is not a run of a user's own task; resume it without task=")
+        raise ConfigError(
+            f"{folder} is the run of a built-in task, but task= is for tasks of your own; resume it without task="
+        )
     experiment = check(OwnExperiment, values, origin=str(folder / CONFIG), written=True)
     training, defaults = experiment.training, TrainingConfig()
     _refuse_idle(training, names=[name for name in IDLE if getattr(training, name) != getattr(defaults, name)])
@@ -185,7 +187,7 @@ def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: Exit
 
 
 def _refuse_idle(training: TrainingConfig, *, names: Collection[str]) -> None:
-    """Raises a ConfigError if any of the named settings has no effect on a user's own task."""
+    """Raises a ConfigError if any of the named settings has no effect on a custom task."""
     idle = [f"training.{name}" for name, off in IDLE.items() if name in names and getattr(training, name) != off]
     if idle:
         raise ConfigError(

@@ -95,13 +95,13 @@ class Experiment(Config):
 
 
 class OwnKind(Config):
-    """The task section of a run of a user's own task."""
+    """The task section of a run of a custom task."""
 
     kind: Literal["own"] = "own"
 
 
 class OwnExperiment(Config):
-    """The config of a run of a user's own task."""
+    """The config of a run of a custom task."""
 
     seed: int = Field(default=1, ge=0)
     """The same seed, data and machine give the same bytes."""

@@ -78,7 +78,7 @@ def render(manifest: Manifest) -> bytes:
 
 
 def scan(folder: Path) -> tuple[dict[str, int], list[str]]:
-    """The sizes of the files in a folder and its sub-folders, and the problems with all other entries."""
+    """The sizes of all regular files under a folder, by name, and a message for each link or other entry."""
     sizes: dict[str, int] = {}
     problems = []
     for name, entry in _walk(folder):

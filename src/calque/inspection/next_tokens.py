@@ -1,4 +1,4 @@
-"""The probability of each piece of a text, and its most likely alternatives. Letters: T pieces, V vocabulary."""
+"""The probability of each piece of a text, and the most likely alternatives. Dimensions: T pieces, V vocabulary."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -152,7 +152,7 @@ def draw_recommendation(path: Path, view: RecommendationView, *, picture: str) -
 def _draw_history(figure: Any, view: RecommendationView) -> None:
     """Draws the attention to each item of the history, if any, and its influence on the first recommended item."""
     if not view.items:
-        raise DataError("the history has no item of the catalogue to draw; draw the candidates instead")
+        raise DataError("no item of the history is in the catalogue, so it cannot be drawn; draw the candidates")
     rows = [("attention", view.attention)] if view.attention is not None else []
     rows.append(("influence", view.influence))
     figure.set_size_inches(min(40.0, max(5.0, 2.2 + 0.36 * len(view.items))), 2.6)

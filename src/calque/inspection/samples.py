@@ -46,7 +46,7 @@ def sample_store(task: TaskConfig, store: Store, *, sentences: int) -> list[Insp
 
 
 def sample_pairs(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[InspectedBatch]:
-    """Batches of sentence pairs given as text; pairs with an empty side are left out, and words are never copied."""
+    """Batches of sentence pairs given as text, without words to copy; pairs with an empty side are left out."""
     tokenizers = translator.tokenizers
     pairs = list(zip(tokenizers.source.encode_many(sources), tokenizers.target.encode_many(targets), strict=True))
     store = store_of_pairs([(source, target) for source, target in pairs if source and target])

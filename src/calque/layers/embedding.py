@@ -3,6 +3,7 @@
 No other module replaces ids.
 """
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -13,6 +14,19 @@ UNKNOWN = 3
 def embed(tokens: Tensor, weight: Tensor) -> Tensor:
     """The vectors [...,E] of token ids [...], looked up in the embedding matrix `weight` [V,E]."""
     return F.embedding(known(tokens, size=weight.shape[0]), weight)
+
+
+def embed_at(tokens: Tensor, weight: Tensor, *, positions: Tensor, table: Tensor) -> Tensor:
+    """√D times the vectors [N,D] of tokens [N], plus the rows `positions` [N] of a table of position vectors [·,D].
+
+    Positions beyond the table use its last row. On a GPU this is one kernel.
+    """
+    if weight.is_cuda and weight.dtype != torch.float64:
+        from calque.layers.embedding_kernel import embed_at as fast  # needs Triton
+
+        return fast(tokens, weight, positions=positions, table=table, unknown=UNKNOWN)
+    scaled: Tensor = embed(tokens, weight) * weight.shape[1] ** 0.5
+    return scaled + F.embedding(positions.clamp(max=len(table) - 1), table).to(scaled.dtype)
 
 
 def known(tokens: Tensor, *, size: int) -> Tensor:

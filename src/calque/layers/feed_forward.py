@@ -2,6 +2,7 @@
 
 from typing import Literal, assert_never
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,7 +22,7 @@ class FeedForward(nn.Module):
 
     def inside(self, inputs: Tensor) -> Tensor:
         """The hidden layer [...,F], after the activation and before the second matrix, given inputs [...,D]."""
-        return self.enter(inputs).relu()  # type: ignore[no-any-return]
+        return F.relu(self.enter(inputs), inplace=not torch.is_grad_enabled())
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.leave(dropout(self.inside(inputs), self.dropout, self.training))  # type: ignore[no-any-return]

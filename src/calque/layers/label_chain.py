@@ -97,7 +97,10 @@ class LabelChain(NamedTuple):
         return BestPaths(path.masked_fill(~self._mask, 0), total)
 
     def _forward(self) -> list[Tensor]:
-        """For each word, [B,U,Y]: the log-sum-exp of the scores of all label prefixes that end there."""
+        """For each word, [B,U,Y]: the log-sum-exp of the scores of all label prefixes that end at this word.
+
+        They are kept apart by their history, that is, the label before the last (U), and their last label (Y).
+        """
         totals = [self._first()]
         for t in range(1, self.emissions.shape[1]):
             reached = (totals[-1][..., None] + self._step(t)).logsumexp(dim=1) + self.emissions[:, t, None]  # [B,Y,Y]

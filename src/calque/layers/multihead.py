@@ -64,6 +64,7 @@ class MultiHead(AttentionLayer):
         self.dropout = dropout
         self.is_compiled = False  # set by `tune_attention`, as is the next
         self.has_kernel = False  # for attention over short sentences
+        self._joined: tuple[tuple[object, ...], tuple[Tensor, Tensor]] | None = None
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(memory_width, 2 * self.key_value_heads * self.head_width)
         self.out = nn.Linear(width, width)
@@ -111,6 +112,25 @@ class MultiHead(AttentionLayer):
         if turn is not None:
             queries, keys = rotate(queries, turn), rotate(keys, turn)
         return queries, KeysValues(keys, values)
+
+    def joined_weights(self) -> tuple[Tensor, Tensor]:
+        """The weights and biases of queries, keys and values below each other, for decoding.
+
+        They are joined again when a parameter has changed; graphs that were captured before keep the old ones.
+        """
+        parts = (self.query.weight, self.key_value.weight, self.query.bias, self.key_value.bias)
+        key = tuple((part.data_ptr(), 0 if part.is_inference() else part._version, part.dtype) for part in parts)
+        if self._joined is None or self._joined[0] != key:
+            with torch.no_grad():
+                self._joined = (key, (torch.cat(parts[:2]), torch.cat(parts[2:])))
+        return self._joined[1]
+
+    def split_projected(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [N,H,d], keys and values [N,G,d] of one token per row, from their joint projection [N,·]."""
+        heads = projected.view(len(projected), -1, self.head_width)
+        shared = self.key_value_heads
+        queries, keys, values = torch.split(heads, [self.heads, shared, shared], dim=1)
+        return queries, keys, values
 
     def project_attention(
         self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool = False

@@ -69,12 +69,16 @@ def padded_lstm(inputs: Tensor, lengths: Tensor, directions: Sequence[Direction]
 
 
 def side_by_side(weights: list[Tensor]) -> list[Tensor]:
-    """The same weights; on a GPU, contiguous in memory, as cuDNN would otherwise copy them and warn at every call."""
+    """The same weights; on a GPU, all in one block of memory, first the matrices of all directions, then the biases.
+
+    This is the layout of cuDNN, which would otherwise copy the weights and warn at every call.
+    """
     if not weights[0].is_cuda:
         return weights
-    flat = torch.cat([weight.flatten() for weight in weights])
-    parts = torch.split(flat, [weight.numel() for weight in weights])
-    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
+    order = sorted(range(len(weights)), key=lambda index: -weights[index].dim())  # stable
+    flat = torch.cat([weights[index].flatten() for index in order])
+    parts = dict(zip(order, torch.split(flat, [weights[index].numel() for index in order]), strict=True))
+    return [parts[index].view_as(weight) for index, weight in enumerate(weights)]
 
 
 def _shut_at_padding(weight: Tensor) -> Tensor:

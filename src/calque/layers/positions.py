@@ -49,6 +49,10 @@ class Sinusoids(nn.Module):
         coarse = F.embedding(positions // self.ready % self.ready, self.coarse)
         return _add_angles(fine, coarse).to(like.dtype)
 
+    def table(self, size: int) -> Tensor | None:
+        """The encodings of all positions below `size`, if one table holds them."""
+        return self.fine if size <= self.ready else None
+
 
 class LearnedPositions(nn.Module):
     """A learned vector for each of the first `maximum` positions (Gehring 2017, §3.1); later ones share the last."""
@@ -61,6 +65,10 @@ class LearnedPositions(nn.Module):
     def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
         """The learned vectors [...,D] of integer positions [...], in the data type of `like`; `size` is not used."""
         return F.embedding(positions.clamp(max=self.weight.shape[0] - 1), self.weight).to(like.dtype)
+
+    def table(self, size: int) -> Tensor | None:
+        """The vectors of all positions; later ones share the last."""
+        return self.weight
 
 
 def rotate(vectors: Tensor, turn: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ from calque.config import Config, refuse_unused
 from calque.layers.bounds import Heads, Layers, Places, Width
 from calque.layers.copying import CopyGate
 from calque.layers.dropout import dropout
-from calque.layers.embedding import embed
+from calque.layers.embedding import embed, embed_at
 from calque.layers.feed_forward import ActivationName
+from calque.layers.few_rows import Rows, fits
 from calque.layers.multihead import Chunk, KeysValues
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
@@ -322,10 +323,21 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     ) -> tuple[Output, TransformerState]:
         """`forward` for one token per row and caches of fixed size; all sentences have the same number of rows."""
         stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
+        if self._reads_few(stream):
+            rows = Rows(stream[:, 0])
+            for block, past, memory in zip(self._blocks(), state.past, context.memory, strict=True):
+                rows = block.read_few(rows, past, chunk, memory=memory, lengths=context.lengths)
+            stream = self.norm(rows.normalised())[:, None]
+            return Output(stream), state._replace(position=state.position + 1)
         for block, past, memory in zip(self._blocks(), state.past, context.memory, strict=True):
             stream, _ = block.read(stream, past, chunk)
             stream = block.feed(block.cross_attend_once(stream, memory, lengths=context.lengths))
         return Output(self.norm(stream)), state._replace(position=state.position + 1)
+
+    def _reads_few(self, stream: Tensor) -> bool:
+        """Whether all blocks are computed by `read_few`: for at most 16 rows on a GPU."""
+        is_few = self.rotary is None and fits(stream[:, 0], normalised=True)
+        return is_few and all(block.reads_few for block in self._blocks())
 
     def _blocks(self) -> list[DecoderBlock]:
         return [block for block in self.blocks if isinstance(block, DecoderBlock)]
@@ -347,6 +359,13 @@ class Embedding(nn.Module):
         if self.positions is not None:
             vectors = vectors + self.positions(places, size=size, like=vectors)
         return dropout(vectors, self.dropout, self.training)
+
+    def next_vectors(self, tokens: Tensor, places: Tensor, *, size: int) -> Tensor:
+        """`forward` for one token per row, in evaluation; tokens and places are [N,1]."""
+        table = None if self.positions is None else self.positions.table(size)
+        if table is None or self.training or self.weight.dtype == torch.float64:
+            return self(tokens, places, size=size)  # type: ignore[no-any-return]
+        return embed_at(tokens[:, 0], self.weight, positions=places[:, 0], table=table)[:, None]
 
 
 class ProjectedVectors(nn.Module):
@@ -373,12 +392,13 @@ def embed_chunk(
     size = tokens.shape[1]
     past = state.past[0].keys.shape[2] if state.past else 0
     total = past + size if state.past else None
-    positions = state.position[:, None] + torch.arange(size, device=tokens.device)
     if state.ancestors is not None:
         assert size == 1
-        inputs = embedding(tokens, positions, size=past)
+        positions = state.position[:, None]
+        inputs = embedding.next_vectors(tokens, positions, size=past)
         turn = None if rotary is None else rotary(positions, size=past, like=inputs)
         return inputs, Chunk(positions, None, turn, ancestors=state.ancestors)
+    positions = state.position[:, None] + torch.arange(size, device=tokens.device)
     inputs = embedding(tokens, positions, size=total)
     mask = self_mask(state.position, past=past, size=size) if past and not _is_unmasked(state, past, size) else None
     turn = None if rotary is None else rotary(positions, size=total, like=inputs)

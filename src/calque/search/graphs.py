@@ -22,18 +22,18 @@ class Captured(NamedTuple):
     graph: torch.cuda.CUDAGraph
     inputs: Any
     outputs: Any
-    loaded: list[Any]  # the trees that were copied into the inputs last
 
 
 class Graphs:
     """Captures a graph of a function when a shape is first met, and replays it from then on.
 
-    The model's weights must stay at the same addresses. Only one search may run at a time, as all batches of a shape
-    use the same tensors.
+    The model's weights must not change, nor move in memory. Only one search may run at a time, as all batches of a
+    shape use the same tensors.
     """
 
     def __init__(self) -> None:
         self._captured: OrderedDict[Hashable, Captured] = OrderedDict()
+        self._running: tuple[Captured, Batch] | None = None  # what `run` replayed last, and the batch in its inputs
         self._pool: Any = None
 
     def __len__(self) -> int:
@@ -52,14 +52,13 @@ class Graphs:
         def steps(static: tuple[Beams, Batch]) -> None:
             _copy(run_plainly(advance, None, *static), to=static[0])
 
-        captured = self._find(key, (beams, batch), steps)
-        own_beams, own_batch = captured.inputs
-        _copy(beams, to=own_beams)
-        if not any(loaded is batch for loaded in captured.loaded):
-            _copy(batch, to=own_batch)
-            captured.loaded[:] = [batch]
+        captured, loaded = self._running or (None, None)
+        if captured is None or captured.inputs[0] is not beams or loaded is not batch:
+            captured = self._find(key, (beams, batch), steps)
+            _copy((beams, batch), to=captured.inputs)
+            self._running = captured, batch
         captured.graph.replay()
-        return own_beams  # type: ignore[no-any-return]
+        return captured.inputs[0]  # type: ignore[no-any-return]
 
     def _find(self, key: Hashable, inputs: Any, function: Callable[[Any], Any]) -> Captured:
         whole_key = (key, tuple((leaf.shape, leaf.dtype) for leaf in _leaves(inputs)))
@@ -87,7 +86,7 @@ class Graphs:
             finally:
                 graph.capture_end()
         current.wait_stream(stream)
-        return Captured(graph, inputs, outputs, [])
+        return Captured(graph, inputs, outputs)
 
 
 def _copy(tree: Any, *, to: Any) -> None:

@@ -69,7 +69,7 @@ def arpa_lines(tables: NgramTables, pieces: Sequence[str], *, progress: Progress
     if len(set(words)) < len(words):
         twice = next(word for place, word in enumerate(words) if word in words[:place])
         raise DataError(
-            f"two pieces of the vocabulary are both written {twice} in an ARPA file, so it cannot represent them"
+            f"no ARPA file can be written: two different pieces of the vocabulary would both appear as {twice}"
         )
     sizes = [tables.sizes[0] - 1, *tables.sizes[1:]]  # without padding
     yield "\\data\\\n" + "".join(f"ngram {order}={size}\n" for order, size in enumerate(sizes, start=1))

@@ -67,7 +67,7 @@ class Tuner:
         report: Callable[[TuningReport], None] = lambda _: None,
         check_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """`text` returns the text of a derivation, as the metric reads it, given the sentence's index."""
+        """`text(index, derivation)` is the translation of sentence `index` by a derivation, as `measure` scores it."""
         self.sources, self.measure, self.text, self.search = sources, measure, text, search
         self.settings, self.report, self.check_stop = settings, report, check_stop
         self._features: list[dict[bytes, Floats]] = [{} for _ in sources]

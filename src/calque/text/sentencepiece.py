@@ -116,8 +116,8 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_flat(self, texts: Sequence[str]) -> FlatIds:
         """The ids of all texts. With byte-pair encoding, texts are encoded word by word (calque/text/word_table.py).
 
-        The reference implementation is `encode_many`. It is also used for unigram models, which sum the scores of a
-        whole text: rounding may decide between segmentations of the same probability.
+        The result is that of `encode_many`, which unigram models use: they sum the scores of a whole text, and between
+        segmentations of the same probability, rounding decides, which would differ word by word.
         """
         if self.algorithm == "unigram" or self._crosses_spaces:
             return flat_ids(self.encode_many(texts))

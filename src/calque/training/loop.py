@@ -216,7 +216,7 @@ class Trainer:
         return step >= self.config.steps or step % every == 0
 
     def _owes_validation(self) -> bool:
-        """Whether the run was stopped during the validation of its last step, which metrics.jsonl then lacks."""
+        """Whether the run was stopped during its last validation, so that metrics.jsonl has no result of it."""
         step = self.progress.step
         if step == 0 or not self._is_due(self.config.validate_every):
             return False

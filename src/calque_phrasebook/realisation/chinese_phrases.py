@@ -38,7 +38,7 @@ def noun_phrase(phrase: NounPhrase, *, at: Part) -> list[Word]:
         case Asked():
             return spell("谁", at)
         case Described():
-            raise AssertionError("a noun that is described by a relative clause was given without the clause")
+            raise AssertionError("the noun needs a relative clause, but none was given")
 
 
 def _nominal(phrase: Nominal, *, at: Part) -> list[Word]:

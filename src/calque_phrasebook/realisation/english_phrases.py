@@ -43,7 +43,7 @@ def noun_phrase(phrase: NounPhrase, *, at: Part, position: int = 0) -> list[Word
         case Asked():
             return spell("who" if position == 0 else "what", at)
         case Described():
-            raise AssertionError("a noun that is described by a relative clause was given without the clause")
+            raise AssertionError("the noun needs a relative clause, but none was given")
 
 
 def _nominal(phrase: Nominal, *, at: Part) -> list[Word]:

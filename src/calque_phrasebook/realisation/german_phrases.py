@@ -66,7 +66,7 @@ def noun_phrase(phrase: NounPhrase, *, case: Case, at: Part) -> list[Word]:
         case Asked():
             return spell("wer" if case == "nominative" else "was", at)
         case Described():
-            raise AssertionError("a noun that is described by a relative clause was given without the clause")
+            raise AssertionError("the noun needs a relative clause, but none was given")
 
 
 def fixed(phrase: Phrase | None, *, at: Part) -> list[Word]:

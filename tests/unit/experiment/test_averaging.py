@@ -90,7 +90,7 @@ def test_only_runs_of_the_package_that_nobody_trains_are_averaged(run: Path, tmp
     config = {"training": {"steps": 1, "device": "cpu", "threads": 1, "batch": {"tokens": 60}}}
     with without_plots():
         own = calque.train(config, task=frames_task(dropout=0.0), run=tmp_path / "own", quiet=True).folder
-    with pytest.raises(FolderError, match=r"a run of a user's own task.*training\.average"):
+    with pytest.raises(FolderError, match=r"a run of a custom task.*training\.average"):
         average_run(own, of="last", count=None, output=tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
 

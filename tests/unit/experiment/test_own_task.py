@@ -1,4 +1,4 @@
-"""A user's own task trains and resumes as those of the package do, which know nothing of it."""
+"""A custom task trains and resumes as those of the package do, which know nothing of it."""
 
 import hashlib
 import json
@@ -127,7 +127,7 @@ def test_where_its_own_code_is_needed_that_is_said(tmp_path: Path, command: Call
     own = frames_task()
     run = calque.train(CONFIG, task=own, run=tmp_path / "run", quiet=True).folder
     for folder in (run, run / "model"):
-        with pytest.raises(calque.FolderError, match="the model of a user's own task, which Calque cannot build") as no:
+        with pytest.raises(calque.FolderError, match="the model of a custom task, which Calque cannot build") as no:
             calque.load(folder)
     statement = str(no.value)[str(no.value).index("model.load_state_dict") :]
     built = FramesModel()
@@ -138,14 +138,14 @@ def test_where_its_own_code_is_needed_that_is_said(tmp_path: Path, command: Call
     )
     for arguments in (["train", "--resume", run], ["average", run, "--output", tmp_path / "mean"]):
         answer = command(*arguments)
-        assert answer.code == 2 and f"{run} is a run of a user's own task" in answer.err, answer.err
+        assert answer.code == 2 and f"{run} is a run of a custom task" in answer.err, answer.err
     with pytest.raises(calque.ConfigError, match=r"calque\.resume\('.*run', task=OwnTask\(\.\.\.\)\)"):
         calque.resume(run)
     shutil.rmtree(run / "model")
     with pytest.raises(calque.FolderError, match=r"no model here yet.* `calque\.resume\("):
         calque.load(run)
     (run / "config.toml").write_text('[task]\nkind = "tagging"\n', encoding="utf-8")
-    with pytest.raises(calque.ConfigError, match="not a run of a user's own task"):
+    with pytest.raises(calque.ConfigError, match="the run of a built-in task"):
         calque.resume(run, task=own)
 
 

@@ -7,17 +7,21 @@ import torch
 from torch import nn
 
 from calque.layers.output import FullOutput
-from calque.layers.packed import PackedLinear, pack, rounded_up
+from calque.layers.packed import WIDE, PackedLinear, pack, rounded_up
+
+MANY = 200  # rows, so that the packed weight is used
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(7, 33), (2, 3, 33), (1, 33), (600, 33)])
-def test_a_packed_layer_computes_what_the_plain_one_computes(shape: tuple[int, ...], bias: bool) -> None:
-    plain = nn.Linear(33, 50, bias=bias)
+@pytest.mark.parametrize("shape", [(MANY, 33), (20, 13, 33), (1024, 33), (3, 33), (1, 33), (0, 33)])
+@pytest.mark.parametrize("size", [50, WIDE])
+def test_a_packed_layer_computes_what_the_plain_one_computes(shape: tuple[int, ...], size: int, bias: bool) -> None:
+    plain = nn.Linear(33, size, bias=bias)
     packed = PackedLinear.sharing(plain.weight, plain.bias)
     inputs = torch.randn(shape)
     with torch.no_grad():
         torch.testing.assert_close(packed(inputs), plain(inputs), rtol=1e-5, atol=1e-5)
+        assert (packed._packed is not None) == (size == WIDE or inputs.numel() >= MANY * 33)
         plain.weight.mul_(2)
         torch.testing.assert_close(packed(inputs), plain(inputs), rtol=1e-5, atol=1e-5)
 
@@ -26,10 +30,10 @@ def test_a_layer_can_be_used_in_inference_mode_and_copied() -> None:
     with torch.inference_mode():
         plain = nn.Linear(8, 9)
         packed = PackedLinear.sharing(plain.weight, plain.bias)
-        inputs = torch.randn(3, 8)
+        inputs = torch.randn(MANY, 8)
         torch.testing.assert_close(packed(inputs), plain(inputs))
+        assert packed._packed is not None
         torch.testing.assert_close(copy.deepcopy(packed)(inputs), plain(inputs))
-        assert packed(inputs[:0]).shape == (0, 9)
 
 
 def test_gradients_and_other_precisions_use_the_plain_weight() -> None:
@@ -45,18 +49,34 @@ def test_gradients_and_other_precisions_use_the_plain_weight() -> None:
         assert packed(inputs.double()).dtype == torch.float64
 
 
-def test_output_layers_are_packed_and_parameters_keep_their_names() -> None:
-    model = nn.Sequential(nn.Linear(8, 6), FullOutput(20, width=6))
-    names, inputs = [name for name, _ in model.named_parameters()], torch.randn(3, 8)
+def test_large_layers_are_packed_and_parameters_keep_their_names() -> None:
+    model = nn.Sequential(nn.Linear(8, 128), nn.Sequential(nn.Linear(128, 128)), FullOutput(WIDE, width=128))
+    names, inputs = [name for name, _ in model.named_parameters()], torch.randn(MANY, 8)
+
+    def run(layers: nn.Sequential) -> torch.Tensor:
+        return layers[2].log_probs(layers[1](layers[0](inputs)))  # type: ignore[operator, no-any-return]
+
     with torch.no_grad():
-        expected = model[1].log_probs(model[0](inputs))
+        expected = run(model)
         pack(model)
         assert [name for name, _ in model.named_parameters()] == names
-        assert isinstance(model[1].product, PackedLinear)
-        torch.testing.assert_close(model[1].log_probs(model[0](inputs)), expected)
+        assert type(model[0]) is nn.Linear  # too small
+        layers = [model[1][0], model[2].product]
+        torch.testing.assert_close(run(model), expected)
+        assert all(isinstance(layer, PackedLinear) and layer._packed is not None for layer in layers)
+        torch.testing.assert_close(run(copy.deepcopy(model)), expected)
 
 
 def test_few_different_numbers_of_rows_reach_the_kernels() -> None:
-    sizes = [rounded_up(rows) for rows in range(1, 1025)]
+    sizes = [rounded_up(rows) for rows in range(1, 4097)]
     assert all(size >= rows for rows, size in enumerate(sizes, start=1))
-    assert sorted(set(sizes)) == [1, 2, 4, 8, 16, 32, *range(64, 1025, 64)]
+    assert sorted(set(sizes)) == [
+        1,
+        2,
+        4,
+        8,
+        *range(16, 256, 16),
+        *range(256, 1024, 64),
+        *range(1024, 2048, 256),
+        *range(2048, 4097, 512),
+    ]

@@ -82,7 +82,10 @@ def test_statistical_aligners_are_measured_on_both_pairs_of_languages(
     rates = [rate for models in results.values() for methods in models.values() for rate in methods.values()]
     assert len(rates) == 48 and all(0.05 < rate < 0.6 for rate in rates)
     lines = statistical.page(results).splitlines()
-    assert len(lines) == 10 and lines[5].startswith("| de-en | HMM | ")
+    assert len(lines) == 10 + 17 and lines[5].startswith("| de-en | HMM | ")
+    assert lines[6] == "| de-en | attention of bahdanau2015 | 18.2 (14.5 to 20.9) |  |  |  |  |  |"
+    assert lines[-1].startswith("| zh-en | HMM | ")
+    assert len(statistical.page(results, attention={}).splitlines()) == 10
     for language in ("de", "en"):
         test, train = (
             (tmp_path / "book" / f"{part}.{language}").read_text().splitlines() for part in ("test", "train")

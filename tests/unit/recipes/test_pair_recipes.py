@@ -24,8 +24,8 @@ from recipes.runner.files import read_json, write_json
 from recipes.runner.pair_jobs import jobs_of, main, prepare
 from recipes.runner.pair_recipe import Options, collect, page, read_part, samples, write_pairs
 from recipes.runner.retrieval import TfIdf
+from recipes.summaries.recipe import LENGTH_PENALTIES, overlapping_words, pair
 from recipes.summaries.recipe import RECIPE as SUMMARIES
-from recipes.summaries.recipe import overlapping_words, pair
 from tests.conftest import environment
 
 from calque.config import check, read_toml
@@ -337,17 +337,22 @@ def test_a_script_trains_decodes_and_scores(name: str, rows: list[str], corpora:
     done = run_script(name, corpora, tmp_path, *TINY, "--rows", *rows)
     assert done.returncode == 0, done.stderr
     assert "| 1 |" in done.stdout and "all done" in done.stderr
+    if name == "summaries":  # the length penalty is chosen on validation
+        result = json.loads((tmp_path / name / "results" / "pointer-1.json").read_text(encoding="utf-8"))
+        assert set(result["tried"]) == set(LENGTH_PENALTIES)
+        assert result["search"] == [max(LENGTH_PENALTIES, key=lambda setting: result["tried"][setting])]
     again = run_script(name, corpora, tmp_path, *TINY, "--rows", *rows)
     assert again.returncode == 0 and again.stdout == done.stdout, again.stderr
     assert "0 running" not in again.stderr  # nothing was done twice
 
 
 def test_other_settings_need_another_folder(corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_json(tmp_path / "pronunciation" / "settings.json", {"settings": []})
     arguments = ["recipes.pronunciation.recipe", str(corpora), str(tmp_path), "--jobs", "0"]
+    assert main(arguments) == 0 and "letter by letter" in capsys.readouterr().out
     assert main([*arguments, "training.steps=3"]) == 2
     assert "was started with other settings" in capsys.readouterr().err
-    assert main(arguments) == 0 and "letter by letter" in capsys.readouterr().out
+    write_json(tmp_path / "pronunciation" / "settings.json", {"settings": [], "searches": {"lstm": ["beam=9"]}})
+    assert main(arguments) == 2 and "searches was" in capsys.readouterr().err
 
 
 def test_a_missing_corpus_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,11 +43,15 @@ def test_no_image_has_two_captions_and_different_scenes_look_different() -> None
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_spans_are_the_nouns_of_their_objects(language) -> None:
+def test_spans_are_the_adjectives_and_nouns_of_their_objects(language) -> None:
     for scene in SOME.train + SOME.test:
         text, spans = caption(scene, language=language)
         for item, (start, stop) in zip(scene.things, spans, strict=True):
-            assert text[start:stop].removesuffix("en" if language == "de" else "\0") == NOUNS[language][item.shape]
+            noun = NOUNS[language][item.shape]
+            assert text[start:stop].removesuffix("en" if language == "de" else "\0").endswith(noun)
+            assert text[:start].endswith(("一个", "a ", "ein ", "eine ", "einem ", "einer "))
+            if language == "en":
+                assert text[start:stop] == f"{item.size} {item.colour} {item.shape}"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -1,0 +1,100 @@
+"""Blocks for a few rows: one product with its normalisation and its sum is one kernel."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+
+from calque.layers.embedding import UNKNOWN, embed_at
+from calque.layers.few_rows import ROWS, Rows, fits, linear_rows
+from calque.layers.multihead import Chunk, KeysValues
+from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts
+
+SIZES = ((1, 64, 48), (5, 48, 64), (3, 512, 80), (7, 600, 40), (16, 1100, 32))
+
+
+def compare_with_plain(rows: int, width: int, size: int) -> None:
+    """The kernel against `linear_rows` on the CPU, in float32: the interpreter has no bfloat16."""
+    from calque.layers.few_rows_kernel import linear_rows as kernel
+
+    torch.manual_seed(1)
+    norm, residual_norm = nn.LayerNorm(width), nn.LayerNorm(size)
+    for parameter in (*norm.parameters(), *residual_norm.parameters()):
+        nn.init.normal_(parameter)
+    weight, bias = torch.randn(size, width) / width**0.5, torch.randn(size)
+    values, residual = torch.randn(rows, width), torch.randn(rows, size)
+    inputs = [Rows(values), *([Rows(values, norm)] if width <= 1024 else [])]
+    added = [None, Rows(residual), Rows(residual, residual_norm)]
+    with torch.no_grad():
+        for given, relu, extra in product(inputs, (False, True), added):
+            sum_of, sum_norm = extra or (None, None)
+            found = kernel(*given, weight, bias, relu=relu, added=sum_of, added_norm=sum_norm, tile=ROWS)
+            torch.testing.assert_close(found, linear_rows(given, weight, bias, relu=relu, added=extra))
+
+
+def compare_embedding() -> None:
+    """The kernel of `embed_at` on the CPU, with tokens and positions beyond their tables."""
+    from calque.layers.embedding_kernel import embed_at as kernel
+
+    weight, table = torch.randn(11, 20), torch.randn(7, 20)
+    tokens, positions = torch.tensor([0, 10, 11, 40, 3]), torch.tensor([0, 6, 7, 90, 2])
+    expected = embed_at(tokens, weight, positions=positions, table=table)
+    found = kernel(tokens, weight, positions=positions, table=table, unknown=UNKNOWN)
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_kernels_compute_what_their_plain_versions_do() -> None:
+    """In a process of its own, as Triton reads when it is imported that it is to interpret kernels."""
+    if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
+        pytest.skip("this needs Triton, and a machine without a GPU: tests/gpu tests the kernel there")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, "-W", "ignore", __file__], env=environment, check=True)
+
+
+@pytest.mark.parametrize("place", ["pre", "post"])
+@pytest.mark.parametrize("shared", [None, 1])
+def test_a_block_of_few_rows_is_the_block(place: str, shared: int | None) -> None:
+    torch.manual_seed(2)
+    rows, beams, width, size, source = 6, 3, 8, 5, 4
+    shape = BlockShape(width, 2, 20, Dropouts(0.1, 0.1, 0.1), place=place, key_value_heads=shared)  # type: ignore[arg-type]
+    block = DecoderBlock(shape, memory_width=width, mixer="attention").double().eval()
+    for parameter in block.parameters():
+        nn.init.normal_(parameter)
+    assert block.reads_few
+    memory = block.cross_attention.remember(torch.randn(rows // beams, source, width).double())
+    lengths = torch.tensor([source, 2])
+    cache = KeysValues(*(torch.randn(rows, shared or 2, size, 4).double() for _ in range(2)))
+    ancestors = torch.randint(0, rows, (rows, size), dtype=torch.int32)
+    chunk = Chunk(torch.full((rows, 1), 3), None, None, ancestors=ancestors)
+    stream = torch.randn(rows, 1, width).double()
+    copies = KeysValues(*(part.clone() for part in cache))
+    with torch.no_grad():
+        few = block.read_few(
+            Rows(stream[:, 0]), copies, chunk._replace(ancestors=ancestors.clone()), memory=memory, lengths=lengths
+        )
+        expected, _ = block.read(stream, cache, chunk)
+        expected = block.feed(block.cross_attend_once(expected, memory, lengths=lengths))
+    torch.testing.assert_close(few.normalised(), expected[:, 0])
+    torch.testing.assert_close(copies, cache)
+
+
+def test_only_a_gpu_and_few_rows_use_the_kernel() -> None:
+    assert not fits(torch.zeros(1, 8), normalised=False)
+
+
+def test_blocks_with_other_parts_are_computed_otherwise() -> None:
+    plain = BlockShape(8, 2, 20, Dropouts(0.0, 0.0, 0.0))
+    for other in (plain._replace(normalisation="rms"), plain._replace(activation="gelu"), plain._replace(reach=2)):
+        assert not DecoderBlock(other, memory_width=8, mixer="attention").reads_few
+    assert not DecoderBlock(plain, memory_width=8, mixer="ssru").reads_few
+
+
+if __name__ == "__main__":
+    for sizes in SIZES:
+        compare_with_plain(*sizes)
+    compare_embedding()
