@@ -31,8 +31,8 @@ from calque.errors import ConfigError
 class TaskScores(NamedTuple):
     """How the models of one task are scored.
 
-    The task is selected by its option. Its function takes the values of that option and of all others that have an
-    effect on the task, under the names of the command's parameters.
+    `option`, such as --sequences, selects the task. `evaluate` is called with the command's parameters that have an
+    effect on the task, as keyword arguments.
     """
 
     option: str
@@ -75,7 +75,11 @@ def evaluate(
         Path | None, file_option(help="The partner of each source line, to score sentence vectors by retrieval.")
     ] = None,
     pooling: Annotated[
-        str | None, choice_option(choices=POOLINGS, help="With --target: how to combine vectors, as in `calque embed`.")
+        str | None,
+        choice_option(
+            choices=POOLINGS,
+            help="With --target: how to make one vector of a sentence's token vectors, as in `calque embed`.",
+        ),
     ] = None,
     text: Annotated[Path | None, file_option(help="A text file, for a language model.")] = None,
     conll: Annotated[

@@ -45,7 +45,7 @@ class RequestBuilder:
             )
 
     def _with_terms(self, request: Request) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The phrases that marks and terms require and, for each, where the source words that it translates begin."""
+        """The phrases that marks in the text and the list of terms require, and where their source words begin."""
         matches = [(phrase, pattern.search(request.text)) for pattern, phrase in self.terms]
         new = [(phrase, match.start()) for phrase, match in matches if match and phrase not in request.required]
         phrases, places = (tuple(column) for column in zip(*new, strict=True)) if new else ((), ())

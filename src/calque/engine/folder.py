@@ -238,7 +238,9 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
     manifest = verify_folder(folder, kind=KIND, formats=FORMATS)
     is_int8 = manifest.format == INT8_FORMAT
     if is_int8 and manifest.details != INT8_DETAILS:
-        raise FolderError(f"{folder} is damaged:\n  {MANIFEST}: expected the details {INT8_DETAILS}")
+        raise FolderError(
+            f"{folder} is damaged:\n  {MANIFEST}: expected the details {INT8_DETAILS} of a model with 8-bit weights"
+        )
     if precision == "auto":
         precision = "int8" if is_int8 and chosen_device.type == "cpu" and multiplies_int8() else "float32"
     try:

@@ -114,9 +114,9 @@ class RecurrentStack(nn.Module):
         return inputs, state._replace(parts=stack_layers(after))
 
     def enter(self, inputs: Tensor, state: StackState) -> Tensor:
-        """The contribution [N,T,G·D] of inputs to the first layer's gates, for all T steps at once.
+        """The contribution [N,T,G·D] of `inputs` to the G gates of the first layer, for all T steps at once.
 
-        The inputs may be narrower than the layer expects, [N,T,E'] with E' ≤ E; they are then its first E' inputs.
+        `inputs` may have only the first columns of the layer's inputs; `entering` adds the others at each step.
         """
         if state.masks is not None:
             inputs = inputs * state.masks.inputs[0][:, None, : inputs.shape[-1]]

@@ -97,7 +97,9 @@ class SearchConfig(Config):
     @model_validator(mode="after")
     def _lengths_fit(self) -> Self:
         if self.maximum is not None and self.minimum > self.maximum:
-            raise ValueError(f"minimum {self.minimum} is more than maximum {self.maximum}; change either")
+            raise ValueError(
+                f"minimum {self.minimum} is more than maximum {self.maximum}; lower the minimum or raise the maximum"
+            )
         if self.minimum_ratio > self.maximum_ratio:
             raise ValueError(
                 f"minimum_ratio {self.minimum_ratio} is more than maximum_ratio {self.maximum_ratio}; change either"

@@ -112,7 +112,10 @@ class TaggerVocabularies(NamedTuple):
         return names if self.config.scheme == "corpus" else to_bio(names)
 
     def label_shares(self, shares: Sequence[float]) -> dict[str, float]:
-        """The probability of each of `predicted_labels`, given the probabilities of the model's `labels`."""
+        """The probability of each label in the corpus's scheme, given those of the model's labels.
+
+        If the model uses another scheme, labels that are the same in the corpus (S-PER and B-PER in BIO) are added up.
+        """
         if self.config.scheme == "corpus":
             return dict(zip(self.labels, shares, strict=True))
         totals = dict.fromkeys(self.predicted_labels, 0.0)

@@ -122,7 +122,7 @@ class CapturedPasses:
                     self._run(static, self._factor)
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
         if not torch.equal(state, torch.get_rng_state()):
-            raise RuntimeError("the pass draws random numbers on the host")
+            raise RuntimeError("the model draws random numbers on the CPU")
         for parameter in self._parameters:
             if parameter.grad is not None and parameter not in self._gradients:
                 self._gradients[parameter] = torch.zeros_like(parameter.grad)

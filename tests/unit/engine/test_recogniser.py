@@ -170,7 +170,7 @@ def test_a_long_recording_is_read_in_parts(head) -> None:
     with pytest.raises(ConfigError, match="too short"):
         model.transcribe(long, chunk=0.001)
     for chunk in (float("inf"), float("nan"), 1e308):
-        with pytest.raises(ConfigError, match="expected a number of seconds"):
+        with pytest.raises(ConfigError, match="expected a finite number of seconds"):
             model.transcribe(long, chunk=chunk)
     assert model.transcribe(long, chunk=1e12).parts == 1
 

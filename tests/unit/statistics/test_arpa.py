@@ -124,7 +124,7 @@ def test_white_space_in_pieces_is_written_as_code_points(tmp_path: Path) -> None
     text = "".join(arpa_lines(tables(2), pieces))
     assert written_form("a\u3000b") == "a<U+3000>b" and "\t<U+0020>" in text
     assert read_arpa(write(tmp_path / "a.arpa", text), pieces=pieces).pieces == tuple(pieces)
-    with pytest.raises(DataError, match="both written <U"):
+    with pytest.raises(DataError, match="both appear as <U"):
         list(arpa_lines(tables(2), [*WORDS[:-2], " ", "<U+0020>"]))
 
 

@@ -102,7 +102,7 @@ def _system(
 def _section(
     id: str, title: str, values: Sequence[int], bounds: Sequence[tuple[int, int | None]], statistics: Sequence[Array]
 ) -> dict[str, Any]:
-    """The systems' scores on the users in each range of some value; ranges without users are left out."""
+    """The systems' scores by ranges of a number that each user has, in `values`; ranges without users are left out."""
     numbers, column = np.asarray(values), METRICS.index(BY)
     masks = {
         _range_name(low, high): (numbers >= low) & (numbers <= (numbers.max(initial=0) if high is None else high))
