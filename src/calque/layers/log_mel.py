@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.layers.vocal_tract import warped_filters
+from calque.layers.perturbation import warped_filters
 from calque.tensors import Padded, length_mask
 
 FLOOR = 1e-10  # of the power in a band, before the logarithm

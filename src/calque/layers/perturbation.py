@@ -1,6 +1,8 @@
 """Other voices, rooms and microphones: in training, the sound of each recording is changed.
 
-Letters: B recordings, W samples, F frames, M mel bands, K coefficients.
+Formants lie at higher frequencies in a shorter vocal tract, so that a warped recording sounds like another speaker.
+
+Letters: B recordings, W samples, F frames, M mel bands, Q frequencies of the spectrum, K coefficients.
 """
 
 import math
@@ -13,6 +15,8 @@ from torch import Tensor
 from calque.config import Config
 from calque.tensors import Padded
 
+HIGHEST_FORMANT = 4800.0  # Hz; F_hi of Jaitly and Hinton 2013
+SHARE = 0.85  # of the Nyquist frequency, above which F_hi does not lie
 CURVES = 4  # K, the number of cosines that an equaliser's curve is made of
 
 Ratio = Annotated[float, Field(ge=-20, le=100)]
@@ -41,6 +45,29 @@ class PerturbationConfig(Config):
 def random_warps(rows: int, *, strength: float, device: torch.device) -> Tensor:
     """Factors α [B], uniform between 1 − strength and 1 + strength, from torch's generator."""
     return 1 + strength * (2 * torch.rand(rows, device=device) - 1)
+
+
+def warp_frequencies(frequencies: Tensor, factors: Tensor, *, rate: int) -> Tensor:
+    """The frequencies [...] in Hz, warped by each of the factors α [B] (Jaitly and Hinton 2013, §3); [B,...].
+
+    f' = α f up to the boundary b = F_hi min(α, 1) / α, and from there on a line to the Nyquist frequency S / 2, which
+    stays in place: f' = S/2 − (S/2 − α b) / (S/2 − b) · (S/2 − f).
+    """
+    nyquist = rate / 2
+    factors = factors.reshape(-1, *[1] * frequencies.dim())
+    image = min(HIGHEST_FORMANT, SHARE * nyquist) * factors.clamp(max=1)  # α b
+    boundary = image / factors
+    above = nyquist - (nyquist - image) / (nyquist - boundary) * (nyquist - frequencies)
+    return torch.where(frequencies <= boundary, frequencies * factors, above)
+
+
+def warped_filters(edges: Tensor, factors: Tensor, *, frequencies: Tensor, rate: int) -> Tensor:
+    """Triangular filters [B,M,Q] whose edges [M+2] are warped by the factors [B], over a spectrum's frequencies [Q]."""
+    warped = warp_frequencies(edges, factors, rate=rate)[..., None]  # [B,M+2,1]
+    low, middle, high = warped[:, :-2], warped[:, 1:-1], warped[:, 2:]
+    rising = (frequencies - low) / (middle - low)
+    falling = (high - frequencies) / (high - middle)
+    return torch.minimum(rising, falling).clamp(min=0)
 
 
 def add_noise(audio: Padded, bounds: tuple[float, float], *, dtype: torch.dtype = torch.float32) -> Padded:

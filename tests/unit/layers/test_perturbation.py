@@ -7,9 +7,15 @@ from pydantic import ValidationError
 from torch.testing import assert_close
 
 from calque.layers.log_mel import FLOOR, LogMel, Normalise, band_edges, mel_filters, spectrum_frequencies
-from calque.layers.perturbation import PerturbationConfig, add_noise, equalise, random_warps
+from calque.layers.perturbation import (
+    PerturbationConfig,
+    add_noise,
+    equalise,
+    random_warps,
+    warp_frequencies,
+    warped_filters,
+)
 from calque.layers.spec_augment import SpecAugmentConfig
-from calque.layers.vocal_tract import warp_frequencies, warped_filters
 from calque.models.speech_inputs import SpeechInputs, SubsamplingConfig
 from calque.tensors import Padded
 
