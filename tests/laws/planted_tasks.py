@@ -560,7 +560,9 @@ SPEECH = {
             (log_mel.LogMel, "forward"), ".square().sum(dim=-1)", ".square().sum(dim=-1).sqrt()"
         ),
         decimal_logarithm=edited((log_mel.LogMel, "forward"), ".log().transpose", ".log10().transpose"),
-        natural_logarithm_of_mel=edited(log_mel.mel_filters, "(10 ** (", "(np.e ** ("),
+        bands_evenly_spaced_in_hertz=edited(
+            log_mel.mel_filters, "band_edges(rate, bands)", "np.linspace(LOWEST, rate / 2, bands + 2)"
+        ),
         window_of_20_milliseconds=edited(log_mel.window_size, "0.025", "0.020"),
     ),
     **_bugs(
