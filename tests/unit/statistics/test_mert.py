@@ -111,7 +111,8 @@ def test_tuning_finds_the_weights_that_made_the_references(seed: int) -> None:
     texts = [text(0, next(decoder.derivations(ids))) for ids in sources]
     score = float(measure.scores(measure.statistics(texts).sum(axis=0, keepdims=True))[0])
     assert score >= max(report.score for report in reports)
-    assert score > reports[0].score + 20, "it began with weights of the wrong sign"
+    missing = 100 - reports[0].score
+    assert missing > 5 and score > reports[0].score + missing / 3, "it began with weights of the wrong sign"
     assert reports[0].expected > reports[0].score
 
 
