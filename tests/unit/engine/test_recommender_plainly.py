@@ -109,6 +109,7 @@ def test_a_store_is_ranked_without_a_look_at_the_target(network: str, exclude_se
     """The last item of a row is wanted at its own time, and is neither read nor counted as seen."""
     model = recommender(network, seed=seed)
     rows = [user for user in users(seed, count=60) if len(user.items) > 1]
+    rows.append(rows[0]._replace(items=(*rows[0].items[:-1], "not in the catalogue")))
     ranked = model.rank_store(store_of(model, rows), exclude_seen=exclude_seen)
     nats, expected, repeated = 0.0, [], 0
     for user in rows:
