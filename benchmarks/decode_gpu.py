@@ -23,7 +23,7 @@ import torch
 from benchmarks.errors import BenchmarkError
 from benchmarks.figures import ratios, spread
 from benchmarks.machine import this_machine
-from benchmarks.options import positive, run_command
+from benchmarks.options import command_parser, positive, run_command
 from benchmarks.report import Report, command_line, shown_spread
 from calque.engine.ensemble import Ensemble, start_decoding, start_with_graphs
 from calque.layers.padded import pad
@@ -62,9 +62,7 @@ def main(words: Sequence[str]) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("decode", description=__doc__)
     parser.add_argument("--device", required=True, choices=("cuda",), help="must be cuda, as graphs need an NVIDIA GPU")
     parser.add_argument("--system", default="base", help="a named system with a Transformer decoder (default: base)")
     parser.add_argument(

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.machine import this_machine
-from benchmarks.options import run_command
+from benchmarks.options import command_parser, run_command
 from benchmarks.report import Report, command_line
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -79,7 +79,7 @@ def sent_bytes(ranks: int, parameters: float, *, sharded: bool = False) -> float
 
 
 def seconds(ranks: int, sent: float, network: Network, *, calls: int = 1) -> float:
-    """The time to send so many bytes from each rank in a number of collective calls: by rings or by trees.
+    """The seconds that communication takes if each rank sends `sent` bytes in `calls` collectives: by ring or by tree.
 
     A ring enters and leaves every machine once, so that the link of a machine carries what one rank sends, and a call
     waits for 2 (R−1) messages. A double binary tree sends as many bytes, in 2 log₂ R messages, at 0.9 of the bandwidth.
@@ -120,9 +120,7 @@ def main(words: Sequence[str]) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("scale", description=__doc__)
     parser.add_argument(
         "--inside", type=float, default=200.0, help="GB/s between the GPUs of a machine (default: 200, NVLink)"
     )

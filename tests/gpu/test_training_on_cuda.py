@@ -145,10 +145,7 @@ def test_the_kernel_for_short_sentences(queries: int, keys: int, width: int, pre
 
 @pytest.mark.parametrize(("with_kernel", "precision"), [(True, "float32"), (True, "bfloat16"), (False, "float32")])
 def test_a_compiled_transformer(with_kernel: bool, precision: str) -> None:
-    """Its products, kernels and graphs; in bfloat16 it is as near to float32 as the uncompiled model is.
-
-    In bfloat16 this holds on average over all gradients; the rounding of single ones is a matter of luck.
-    """
+    """Its products, kernels and graphs; in bfloat16 it is as near to float32 as the uncompiled model is."""
     torch.manual_seed(1)
     config = copy.deepcopy(FAMILIES["transformer"])
     for side in ("encoder", "decoder"):
@@ -169,7 +166,7 @@ def test_a_compiled_transformer(with_kernel: bool, precision: str) -> None:
     fast_errors, clear_errors = ([distance(*pair) for pair in zip(values, exact, strict=True)] for values in results)
     assert sum(fast_errors) <= 1.5 * sum(clear_errors)
     for fast_error, clear_error in zip(fast_errors, clear_errors, strict=True):
-        assert fast_error <= 4 * clear_error + 0.002
+        assert fast_error <= 2 * clear_error + 0.002
 
 
 def hidden_and_gradients(model: Model, batch: PairBatch, precision: str) -> list[Tensor]:

@@ -85,8 +85,18 @@ class Overlap:
         return f_score(np.asarray(sums))
 
 
-def test_tuning_finds_the_weights_that_made_the_references(seed: int) -> None:
-    """References are translations of a model; one with other weights is tuned until it translates almost as well."""
+def test_tuning_finds_weights_like_those_that_made_the_references() -> None:
+    """How much tuning gains depends on the model: these begin with weights of the wrong sign."""
+    gains = [tuning_gain(seed) for seed in range(12)]
+    assert min(gains) > 20 and sum(gains) / len(gains) > 50
+
+
+def test_a_tuned_model_is_the_best_of_all_iterations(seed: int) -> None:
+    assert tuning_gain(seed) >= 0
+
+
+def tuning_gain(seed: int) -> float:
+    """How much better a model with other weights gets by tuning; the references are translations of the true model."""
     teacher = random_model(seed)
     sources = [sentence(seed + number, 5) for number in range(12)]
     search = EXHAUSTIVE._replace(distortion=1, stack=30, pops=100)
@@ -111,9 +121,8 @@ def test_tuning_finds_the_weights_that_made_the_references(seed: int) -> None:
     texts = [text(0, next(decoder.derivations(ids))) for ids in sources]
     score = float(measure.scores(measure.statistics(texts).sum(axis=0, keepdims=True))[0])
     assert score >= max(report.score for report in reports)
-    missing = 100 - reports[0].score
-    assert missing > 5 and score > reports[0].score + missing / 3, "it began with weights of the wrong sign"
     assert reports[0].expected > reports[0].score
+    return score - reports[0].score
 
 
 def test_tuning_keeps_the_best_weights_and_their_scale(seed: int) -> None:
