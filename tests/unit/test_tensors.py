@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.conftest import environment
 from torch import Tensor
 
-from calque.tensors import Padded, at_last, length_mask, map_rows, reverse_within, select_rows
+from calque.tensors import Padded, at_last, best_candidates, length_mask, map_rows, reverse_within, select_rows
 
 SIZE = 6
 lengths = st.lists(st.integers(0, SIZE), min_size=1, max_size=4)
@@ -148,3 +148,16 @@ print('LOADED', sorted(name for name in ('torch._dynamo', 'torch._inductor') if 
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
     assert done.stdout == "LOADED []\n", done.stderr
+
+
+@pytest.mark.parametrize("size", [5, 100, 703, 1500, 1536])
+@pytest.mark.parametrize("count", [1, 2, 11])
+def test_the_best_of_many_are_found_in_blocks_and_after_the_last_whole_block(size: int, count: int, seed: int) -> None:
+    """Against a stable sort; the last values are the largest in half of the rows, and many values are equal."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 40, (12, size), generator=generator).float()
+    scores[::2, -3:] += 50
+    expected = scores.sort(dim=1, descending=True, stable=True)
+    values, indices = best_candidates(scores, count=count)
+    assert torch.equal(values, expected.values[:, :count])
+    assert torch.equal(indices, expected.indices[:, :count])
