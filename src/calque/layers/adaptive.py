@@ -62,7 +62,7 @@ class AdaptiveOutput(OutputLayer):
 
     def fault(self) -> str | None:
         is_permutation = torch.equal(self.ranks.sort().values, torch.arange(len(self.ranks), device=self.ranks.device))
-        return None if is_permutation else "ranks is not a permutation of the ranks of all words"
+        return None if is_permutation else "ranks does not contain every rank exactly once"
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         head, frequent = _log_softmax(self.softmax.head, hidden), self.softmax.shortlist_size
@@ -78,7 +78,7 @@ class AdaptiveOutput(OutputLayer):
         A cluster's softmax is computed only at positions whose target is in the cluster. The result equals that of
         AdaptiveLogSoftmaxWithLoss.forward, which neither supports mixed precision nor normalises in float32.
         """
-        assert smoothing == 0, "label smoothing needs the probabilities of all words"
+        assert smoothing == 0, "the adaptive softmax does not support label smoothing"
         is_ignored = targets == ignored
         ranks = self.ranks[targets.masked_fill(is_ignored, 0)].masked_fill(is_ignored, 0)  # rank 0 is the cheapest
         head, frequent = _log_softmax(self.softmax.head, hidden), self.softmax.shortlist_size

@@ -1,4 +1,4 @@
-"""Versions of the arithmetic of training steps. A resumed run keeps the version that it was started with.
+"""Numbered versions of the arithmetic of training steps. A resumed run keeps the version that it was started with.
 
 | version | |
 |---|---|

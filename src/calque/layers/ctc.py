@@ -124,7 +124,7 @@ def _forward(emitted: Tensor, states: States) -> Tensor:
 
 
 def _backward(emitted: Tensor, states: States, lengths: Tensor) -> Tensor:
-    """β [B,S,Z]: the log of the summed probabilities of all continuations of a path in a state at a position."""
+    """β [B,S,Z]: the log of the summed probabilities of all continuations of a path from a state at a position."""
     places = torch.arange(emitted.shape[2], device=emitted.device)[None]
     is_end = (places == states.last[:, None] - 1) | ((places == states.last[:, None] - 2) & (states.last[:, None] > 1))
     ending = torch.zeros_like(emitted[:, 0]).masked_fill(~is_end, _IMPOSSIBLE)

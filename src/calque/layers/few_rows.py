@@ -1,7 +1,7 @@
 """Linear layers for a few rows on a GPU, where launching a kernel takes longer than its arithmetic.
 
 A sub-layer of a Transformer normalises its input, multiplies it with a matrix and adds the residual stream. For 16 rows
-or fewer this is one kernel here instead of three to five; more rows need the tiles of a library's product. On an
+or fewer this is one kernel here instead of three to five; more rows need a library's tiled product. On an
 H200, a `base` model decodes one sentence 1.28 times as fast greedily and 1.42 times with a beam of 5.
 
 Letters: N rows, D input width, F output width.
@@ -19,7 +19,7 @@ WIDEST = {torch.float32: 512, torch.bfloat16: 1024, torch.float16: 1024}
 
 
 class Rows(NamedTuple):
-    """Vectors whose normalisation is left to the layer that reads them: `norm(values)`."""
+    """Vectors, and the normalisation that the layer reading them must apply first, if any."""
 
     values: Tensor  # [N,D]
     norm: nn.LayerNorm | None = None
@@ -29,7 +29,7 @@ class Rows(NamedTuple):
 
 
 def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = False, added: Rows | None = None) -> Tensor:
-    """[N,F], W norm(x) + b, with max(0, ·) if `relu`; then the normalised rows `added` [N,F] are added."""
+    """W norm(x) + b [N,F], passed through max(0, ·) if `relu` is set, plus the rows `added` [N,F], normalised."""
     if fits(inputs.values, normalised=inputs.norm is not None):
         from calque.layers.few_rows_kernel import linear_rows as fast  # needs Triton
 

@@ -21,7 +21,7 @@ def linear_rows(
     added_norm: nn.LayerNorm | None,
     tile: int,
 ) -> Tensor:
-    """`few_rows.linear_rows` as one kernel: a program for every 16 outputs, which reads all rows, at most `tile`.
+    """`few_rows.linear_rows` as one kernel: each program computes 16 outputs for all rows (at most `tile` rows).
 
     It rounds to the data type where the plain version does: after the product, the normalisation and the sum.
     """

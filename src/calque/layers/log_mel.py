@@ -65,7 +65,7 @@ def _mel(frequency: float) -> float:
 
 
 class Constants(NamedTuple):
-    """What the features of all recordings are computed with."""
+    """The window, mel filters and frequencies from which the features of all recordings are computed."""
 
     window: Tensor
     filters: Tensor  # [M,Q]
@@ -127,10 +127,11 @@ class LogMel(nn.Module):
 class Normalise(nn.Module):
     """Normalises the features of recordings: each band to mean 0 and variance 1, all bands by the peak, or not at all.
 
-    Means and variances are those of each recording (utterance) or of the training data (global). Relative to the peak,
-    the loudest band and frame of a recording, features are max(0, log₁₀ P − log₁₀ P_max + r / 10) for a dynamic range
-    of r dB: bels above silence. They depend neither on the level of a recording nor on quieter noise, and they keep the
-    shape of the spectrum, which in a recording of one vowel is all that its mean consists of.
+    Means and variances are those of each recording (utterance) or of the training data (global). The peak is the power
+    P_max of a recording's loudest band and frame; normalised by the peak, features are
+    max(0, log₁₀ P − log₁₀ P_max + r / 10) for a dynamic range of r dB. They depend neither on the level of a recording
+    nor on noise that is more than r dB below the peak. Unlike normalisation of each recording's bands to mean 0, they
+    preserve the mean spectrum, which is what identifies the vowel in a recording of a single vowel.
     """
 
     def __init__(self, bands: int, *, over: str, dynamic_range: float = 40.0) -> None:

@@ -24,7 +24,7 @@ class KeysValues(NamedTuple):
     values: Tensor  # [N,G,S,d]
 
     def select_with_room(self, rows: Tensor) -> "KeysValues":
-        """These rows, in memory that has room for one more token, which `append` then fills without copying the rest.
+        """A copy of these rows with room for one more token, which `append` then writes without copying the others.
 
         `append` may be called only once: a second call would overwrite the token that the first one appended.
         """
@@ -101,7 +101,7 @@ class MultiHead(AttentionLayer):
         return self.queries(inputs, turn=turn), self.remember(inputs, turn=turn)
 
     def joined(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
-        """Queries, keys and values from one product with the concatenated weights, and one product for its gradient.
+        """Queries, keys and values from a single product with the concatenated weights, in the backward pass too.
 
         The compiled graph concatenates the weights while it casts them.
         """
@@ -114,9 +114,9 @@ class MultiHead(AttentionLayer):
         return queries, KeysValues(keys, values)
 
     def joined_weights(self) -> tuple[Tensor, Tensor]:
-        """The weights and biases of queries, keys and values below each other, for decoding.
+        """The concatenated weights and the concatenated biases of queries, keys and values, for decoding.
 
-        They are joined again when a parameter has changed; graphs that were captured before keep the old ones.
+        They are concatenated again when a parameter has changed; graphs captured before the change keep the old ones.
         """
         parts = (self.query.weight, self.key_value.weight, self.query.bias, self.key_value.bias)
         key = tuple((part.data_ptr(), 0 if part.is_inference() else part._version, part.dtype) for part in parts)

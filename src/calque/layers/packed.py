@@ -71,7 +71,7 @@ def rounded_up(rows: int) -> int:
 def pack(model: nn.Module) -> None:
     """Makes the linear layers and full output layers of a model use a packed copy of their weight.
 
-    Nothing else changes, and nothing at all if torch has no such kernels.
+    Other layers do not change. If torch has no kernels for packed weights, no layer changes.
     """
     if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
         return

@@ -1,4 +1,4 @@
-"""Other voices, rooms and microphones: in training, the sound of each recording is changed.
+"""Augmentation of speech: in training, recordings are changed to sound like other voices, rooms or microphones.
 
 Formants lie at higher frequencies in a shorter vocal tract, so that a warped recording sounds like another speaker.
 
@@ -48,7 +48,7 @@ def random_warps(rows: int, *, strength: float, device: torch.device) -> Tensor:
 
 
 def warp_frequencies(frequencies: Tensor, factors: Tensor, *, rate: int) -> Tensor:
-    """The frequencies [...] in Hz, warped by each of the factors α [B] (Jaitly and Hinton 2013, §3); [B,...].
+    """The frequencies [...], in Hz, warped by each of the factors α [B]: [B,...] (Jaitly and Hinton 2013, §3).
 
     f' = α f up to the boundary b = F_hi min(α, 1) / α, and from there on a line to the Nyquist frequency S / 2, which
     stays in place: f' = S/2 − (S/2 − α b) / (S/2 − b) · (S/2 − f).
@@ -89,11 +89,11 @@ def add_noise(audio: Padded, bounds: tuple[float, float], *, dtype: torch.dtype 
 
 
 def equalise(features: Tensor, *, strength: float) -> Tensor:
-    """Log-mel features [B,F,M], bands amplified by a smooth curve per recording with a deviation of `strength` dB.
+    """Log-mel features [B,F,M] whose bands a random smooth curve per recording amplifies or attenuates.
 
     The curve is Σₖ aₖ cos(π k (m + ½) / M) in band m, for k from 1 to K, where aₖ is Gaussian and its variance falls as
-    1 / k: a tilt of the spectrum, and smaller and smaller waves. The variance of the curve, mean over bands, is
-    strength². All aₖ are drawn from torch's generator.
+    1 / k: a tilt of the spectrum, and smaller and smaller waves. The variance of the curve, averaged over bands, is
+    `strength`², in dB². All aₖ are drawn from torch's generator.
     """
     rows, _, bands = features.shape
     orders = torch.arange(1, CURVES + 1, device=features.device, dtype=features.dtype)

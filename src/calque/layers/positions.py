@@ -50,7 +50,7 @@ class Sinusoids(nn.Module):
         return _add_angles(fine, coarse).to(like.dtype)
 
     def table(self, size: int) -> Tensor | None:
-        """The encodings of all positions below `size`, if one table holds them."""
+        """The encodings of all positions below `ready`; None if `size` is larger, as one table then is not enough."""
         return self.fine if size <= self.ready else None
 
 
@@ -67,7 +67,7 @@ class LearnedPositions(nn.Module):
         return F.embedding(positions.clamp(max=self.weight.shape[0] - 1), self.weight).to(like.dtype)
 
     def table(self, size: int) -> Tensor | None:
-        """The vectors of all positions; later ones share the last."""
+        """The vectors [maximum,D] of the first positions; all later positions share the last vector."""
         return self.weight
 
 

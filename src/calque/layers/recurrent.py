@@ -162,7 +162,7 @@ class Recurrence(StateLayer):
         return F.linear(inputs, met, bias[0] if bias else None)
 
     def rest(self, start: int) -> Callable[[Tensor], Tensor]:
-        """A function that computes the contribution to the gates of the input columns from `start` on.
+        """A function that computes what the input columns from `start` on contribute to the gates.
 
         It adds no bias, as `project` does that. Call this method once before a loop: slicing the weights at every step
         would allocate a gradient of the whole matrix at every step.

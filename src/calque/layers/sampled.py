@@ -52,7 +52,7 @@ class SampledOutput(FullOutput):
         """
         if not self.training:
             return super().loss(hidden, targets, smoothing=smoothing, ignored=ignored)
-        assert smoothing == 0, "label smoothing needs the probabilities of all words"
+        assert smoothing == 0, "the sampled softmax does not support label smoothing in training"
         is_ignored = targets == ignored
         targets = targets.masked_fill(is_ignored, 0)
         samples = draw(self.proposal, count=self.samples)

@@ -143,7 +143,7 @@ def masked_log_probs(output: FullOutput, hidden: Tensor, lists: WordLists) -> Te
 
 
 def _sample_weight(own: Tensor, shared: Tensor, sample: Tensor, *, vocabulary: int) -> Tensor:
-    """`OwnWords.sample_weight` [B,r]; its divisor counts only the sampled words that are not in a sentence's list."""
+    """`OwnWords.sample_weight` [B,r], where r in the divisor counts only sampled words outside the sentence's list."""
     is_listed = (own[:, :, None] == sample).any(dim=1)
     others = vocabulary - len(shared) - (own >= 0).sum(dim=1)
     used = (~is_listed).sum(dim=1).clamp(min=1)

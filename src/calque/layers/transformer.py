@@ -44,7 +44,7 @@ class BlockShape(NamedTuple):
 
 
 class Residual(nn.Module):
-    """The residual connection and normalisation around a sub-layer: before it (pre) or after the sum (post).
+    """The residual connection around a sub-layer, with normalisation before the sub-layer (pre) or after it (post).
 
     post: x + f(x), then norm (Vaswani 2017, §3.1); pre: x + f(norm(x)) (Chen 2018; Xiong 2020).
     """
@@ -70,7 +70,7 @@ class Residual(nn.Module):
         return Rows(stream.values, self.norm) if self.place == "pre" else stream
 
     def leave_rows(self, stream: Rows, inputs: Tensor, layer: nn.Linear) -> Rows:
-        """`leave` for a few rows, with the sub-layer's last product, of `inputs` [N,·] with the weights of `layer`."""
+        """`leave` for a few rows; also computes the sub-layer's last product, that of `inputs` [N,·] and `layer`."""
         assert isinstance(self.norm, nn.LayerNorm)
         total = linear_rows(Rows(inputs), layer.weight, layer.bias, added=stream)
         return Rows(total) if self.place == "pre" else Rows(total, self.norm)
