@@ -24,7 +24,7 @@ class Constraint(Protocol):
         ...
 
     def allow(self, log_probs: Tensor, state: Any, *, sentence: Tensor) -> Tensor:
-        """[N,V] with −∞ for tokens that may not come next; row n belongs to sentence[n] of the batch."""
+        """The log-probabilities [N,V], with −∞ for forbidden next tokens; row n belongs to sentence[n] of the batch."""
         ...
 
 

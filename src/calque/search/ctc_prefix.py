@@ -120,7 +120,7 @@ class _Node:
         self.children: dict[int, _Node] = {}
 
     def child(self, token: int) -> "_Node":
-        """The node of this prefix extended by a token: from the trie or, if it is not there, a new one outside it."""
+        """The node of this prefix extended by a token: the trie's node or, if it has none, a new one, not yet added."""
         return self.children.get(token) or _Node(self, token)
 
     def join(self) -> None:

@@ -84,7 +84,7 @@ def joint_step(step: Step, *, weight: float, marks: Marks, blank: int) -> Step:
 
 
 def prefix_log_prob(log_probs: Tensor, tokens: Sequence[int], *, blank: int) -> float:
-    """log ψ(tokens), of all texts that begin with the tokens, given the log-probabilities [S,V] of CTC."""
+    """log ψ(tokens), the log-probability that a text begins with these tokens, given CTC's log-probabilities [S,V]."""
     if not tokens:
         return 0.0
     state, context = start_joint(
@@ -126,7 +126,7 @@ def _extend(state: CtcState, log_probs: Tensor, tokens: Tensor, *, blank: int) -
 
 
 def _following(in_token: Tensor, in_blank: Tensor, log_probs: Tensor, *, length: Tensor, last: Tensor) -> Tensor:
-    """log ψ(g c) [N,V] of each prefix g extended by every token c: Σ over the position at which c is first read.
+    """log ψ(g c) [N,V] of each prefix g extended by every token c, summed over the positions where c may first occur.
 
     Beams are processed one at a time, since a tensor [N,S,V] for all of them would be by far the largest in decoding.
     """

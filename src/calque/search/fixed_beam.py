@@ -66,7 +66,8 @@ def fixed_beam_search(
 ) -> list[list[Hypothesis]]:
     """The result of `beam_search` with the expansion `BestK(beams)` and a score that needs no coverage.
 
-    Only the first `sentences` rows of the batch, by default all, are translated; the others pad it to a usual size.
+    Only the first `sentences` rows of the batch, by default all, are translated; the other rows are padding, which
+    limits the number of different batch sizes.
     Candidates whose log-probabilities are equal only after rounding may be ordered differently than in `beam_search`.
     """
     assert isinstance(goal.score, Scoring)

@@ -78,7 +78,7 @@ class Forbidden:
         return self._apply(log_probs, bans, copied)
 
     def _apply(self, log_probs: Tensor, bans: Sequence[Ban], copied: Sequence[tuple[int, int]]) -> Tensor:
-        """[N,V] with −∞ for each row's banned tokens, and for copied words at (row, token)."""
+        """The log-probabilities [N,V], with −∞ for each row's banned tokens and for the (row, token) pairs `copied`."""
         pairs = [(row, token) for row, ban in enumerate(bans) for token in ban.tokens] + list(copied)
         boundary_rows = [row for row, ban in enumerate(bans) if ban.boundaries]
         if not pairs and not boundary_rows:

@@ -13,7 +13,7 @@ class Intervention(Protocol):
     """Changes the decoder's state or the token probabilities at chosen steps."""
 
     def state(self, state: Any, *, length: int) -> Any:
-        """The state to predict token number `length` (from 1) from: `state` (rows first) or a changed copy of it."""
+        """The state from which token number `length`, counted from 1, is predicted: `state` or a changed copy of it."""
         ...
 
     def log_probs(self, log_probs: Tensor, *, length: int) -> Tensor:

@@ -102,7 +102,8 @@ class SearchConfig(Config):
             )
         if self.minimum_ratio > self.maximum_ratio:
             raise ValueError(
-                f"minimum_ratio {self.minimum_ratio} is more than maximum_ratio {self.maximum_ratio}; change either"
+                f"minimum_ratio {self.minimum_ratio} is more than maximum_ratio {self.maximum_ratio}; "
+                "lower the minimum or raise the maximum"
             )
         return self
 

@@ -129,9 +129,9 @@ def forbid(log_probs: Tensor, *, marks: Marks, length: int, limits: Limits) -> T
 
 
 def allowed_best(best: Best, *, marks: Marks, length: int | Tensor, limits: Limits) -> tuple[Tensor, Tensor]:
-    """The log-probabilities [N,C] of the best tokens, −∞ where `forbid` has −∞, and the tokens; limits are per row.
+    """The best tokens' log-probabilities [N,C], with −∞ for those that `forbid` rules out, and the tokens themselves.
 
-    Where only the end mark is allowed, it is the first of a row's tokens.
+    `limits` has one row per hypothesis. Where only the end mark is allowed, it becomes the first of the row's tokens.
     """
     maximum, minimum = limits
     is_forbidden = (best.tokens == marks.end) & (length < minimum)[:, None]
