@@ -243,7 +243,7 @@ class _ArpaReader:
     def _log_prob(self, field: bytes) -> float:
         number = self._number(field)
         if number > ABOVE_ONE:
-            self.fail(f"log p is {number:g}, which is a probability above 1")
+            self.fail(f"log p is {number:g}, but the logarithm of a probability is at most 0")
         return max(NEVER, min(0.0, number))
 
     def _backoff(self, field: bytes) -> float:
@@ -270,13 +270,13 @@ class _ArpaReader:
         return NgramTables(size, [np.arange(size)], [log_probs], [backoffs])
 
     def _ngrams(self, tables: NgramTables, section: _Section, *, order: int) -> NgramTables:
-        """The tables with those of this order appended."""
+        """The tables of the lower orders, followed by the table of this order."""
         words = _integers(section.words).reshape(-1, order)
         prefixes = tables.find(words[:, :-1])
         if (prefixes < 0).any():
             place = int(np.argmax(prefixes < 0))
             ngram = " ".join(self.pieces[word] for word in words[place, :-1].tolist())
-            self.fail(f"the n-gram continues {ngram!r}, which is not in the file", line=section.lines[place])
+            self.fail(f"the n-gram begins with {ngram!r}, which has no line of its own", line=section.lines[place])
         keys = prefixes * tables.vocabulary_size + words[:, -1]
         self._refuse_repeated(keys, section)
         ascending = np.argsort(keys, kind="stable")

@@ -41,7 +41,7 @@ class NgramCounts(NamedTuple):
     occurrences: list[Integers]
     """How often the n-gram occurs; for single words, begin marks are not counted, as they are never predicted."""
     openings: list[Integers]
-    """How often it occurs at the beginning of a line, with no word to its left; 0 for order 1."""
+    """How often the n-gram occurs at the beginning of a line, with no word to its left; 0 for order 1."""
 
     @property
     def order(self) -> int:
@@ -111,9 +111,10 @@ def count_ngrams(
 
 
 def _suffixes(counts: NgramCounts, keys: Integers) -> Integers:
-    """The rows of the n-grams without their first words, given the keys of the order above those counted so far.
+    """For each n-gram of the next order, the row, one order below, of the n-gram without its first word.
 
-    The suffix of (prefix, word) is (suffix of prefix, word).
+    `keys` are the keys of the next order; `counts` has all orders below it. The suffix of (prefix, word) is
+    (suffix of prefix, word).
     """
     prefixes, words = np.divmod(keys, counts.vocabulary_size)
     if counts.order == 1:

@@ -13,7 +13,7 @@ import numpy as np
 from calque.data.store import Array, Column
 
 MAXIMUM = 7
-"""Words of a phrase."""
+"""The default maximum number of words in a phrase."""
 
 
 class AlignedCorpus(NamedTuple):

@@ -41,7 +41,7 @@ class Option(NamedTuple):
     start: int
     stop: int
     words: tuple[int, ...]
-    """Ids of target words; one that is copied has the id −1 − its source position."""
+    """Ids of target words; a copied word has the id −1 − its source position."""
     entry: int
     """The index of the entry in the phrase table; −1 for a copied word."""
     score: float

@@ -36,7 +36,7 @@ def discounted_frequencies(given: Array, other: Array, counts: Array) -> Floats:
 def kneser_ney_discounts(counts: Array) -> Floats:
     """D(0) = 0, D(1), D(2) and D(3+): Dₖ = k − (k + 1) Y nₖ₊₁ / nₖ with Y = n₁ / (n₁ + 2 n₂).
 
-    A discount that the counts of counts do not determine, or that is not between 0 and k, is k / 2.
+    A discount that the counts of counts do not determine, or that is not between 0 and k, is set to k / 2.
     """
     numbers = np.bincount(np.minimum(counts, 5), minlength=6).astype(float)
     share = numbers[1] / max(1.0, numbers[1] + 2 * numbers[2])
@@ -106,7 +106,10 @@ def orientation_counts(corpus: AlignedCorpus, occurrences: Occurrences, *, pairs
 
 
 def orientation_scores(counts: Floats, *, smoothing: float = 0.5) -> Floats:
-    """log p(orientation | f̄, ē) from `orientation_counts`: (σ p(o) + c(o)) / (σ + Σ c), p(o) over all pairs."""
+    """log p(o | f̄, ē) = log (σ p(o) + c(o)) / (σ + Σ c) of each orientation o, given `orientation_counts`.
+
+    σ is `smoothing`, c(o) are the counts of the phrase pair, and p(o) is the share of o in the counts of all pairs.
+    """
     scores = np.empty_like(counts)
     for columns in (slice(0, 3), slice(3, 6)):
         part = counts[:, columns]
