@@ -34,7 +34,7 @@ class BahdanauConfig(Config):
     readout: Width = 256
     """Number of maxout units in the deep output."""
     bridge: BridgeName = "backward"
-    """The initial state: backward, tanh(W ←h₁) from the backward direction (the paper); copy, tanh or zero."""
+    """How the initial state is computed from the encoder's final states: backward (the paper), copy, tanh or zero."""
     copies: bool = False
     """Allow copying words from the source (See 2017); needs a joint vocabulary."""
     dropout: float = Field(default=0.2, ge=0, lt=1)

@@ -96,7 +96,7 @@ class ChoDecoder(Decoder[ChoState, ChoContext], StateLayer):
         return Output(dropout(readout, self.dropout, self.training)), ChoState(hidden)
 
     def _step(self, word: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
-        """The next state h' [N,D], given what the word, and state and summary, contribute to the gates, [N,3D]."""
+        """The next state h' [N,D], given the contributions [N,3D] of `word`, and of state and summary, to the gates."""
         sizes = [2 * hidden.shape[-1], hidden.shape[-1]]
         (gates, word_candidate), (recurrent_gates, recurrent_candidate) = (
             torch.split(word, sizes, dim=-1),

@@ -1,4 +1,4 @@
-"""Models whose tables are counted in a corpus instead of trained."""
+"""Models whose tables are estimated from the counts of a corpus instead of trained by gradients."""
 
 from collections.abc import Callable
 from typing import Self

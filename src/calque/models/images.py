@@ -32,7 +32,7 @@ class GridConfig(Config):
     normalisation: Literal["group", "none"] = "group"
     """Normalisation after every convolution: group (over the features of each image; Wu and He 2018) or none."""
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
-    """The encoding of its row and column that is added to every vector: sinusoidal, or none (Xu 2015)."""
+    """The encoding of row and column that is added to every vector: sinusoidal, or none (Xu 2015)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the vectors."""
 
@@ -56,7 +56,7 @@ class PatchesConfig(Config):
     width: Width = 128
     """Width of the vectors."""
     positions: Literal["sinusoidal", "none"] = "sinusoidal"
-    """The encoding of its row and column that is added to every vector: sinusoidal or none."""
+    """The encoding of row and column that is added to every vector: sinusoidal or none."""
 
     @property
     def stride(self) -> int:

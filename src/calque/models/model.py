@@ -130,7 +130,7 @@ class Context(NamedTuple):
 
 
 class DecoderModel(nn.Module):
-    """A decoder with its output layer, which reads what encoders computed."""
+    """A decoder with its output layer, which reads the memory of an encoder."""
 
     decoder: Decoder[Any, Any]
     output: OutputLayer

@@ -48,7 +48,7 @@ class RecogniserConfig(Config):
     """utterance, global: each band has mean 0 and variance 1, over each recording or over the training data. peak: all
     bands are relative to the loudest one of the recording. none: features are not normalised."""
     dynamic_range: float = Field(default=40.0, gt=0, le=120)
-    """normalise = "peak": what is this many dB below the peak, or more, is silence."""
+    """With normalise = "peak": values that are at least this many dB below the peak count as silence."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout on the encoder's output before the CTC head."""
     augmentation: SpecAugmentConfig = SpecAugmentConfig()

@@ -44,7 +44,7 @@ class RecurrentEncoderConfig(StackConfig):
     embedding: Width = 256
     """Width of the word vectors."""
     bidirectional: bool | Literal["first"] = True
-    """Bidirectional layers: true (all), false (none), or "first" (Wu 2016, §3.2); each direction has half the width."""
+    """Bidirectional layers: true (all), false (none) or "first" (the first only; Wu 2016, §3.2)."""
     reverse: bool = False
     """Reverse the source, except for the end mark, which stays last (Sutskever 2014, §3.3)."""
 

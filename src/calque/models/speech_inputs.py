@@ -75,7 +75,7 @@ class SpeechInputs(Inputs):
         self.width = width
 
     def features(self, audio: Padded) -> Padded:
-        """The normalised features [B,F,M] of recordings [B,W], 0 after the end; in training, of perturbed ones."""
+        """The normalised features [B,F,M] of recordings [B,W], 0 after the end; perturbed in training."""
         device = audio.values.device
         non_empty = audio._replace(lengths=audio.lengths.clamp(min=1), placed_lengths=None).to(device)
         dtype = torch.float64 if self.norm.weight.dtype == torch.float64 else torch.float32

@@ -58,7 +58,7 @@ LANGUAGE_MODELS: dict[str, System] = {
     ),
     "kneser-ney": System(
         LanguageModelConfig(network=NgramLanguageConfig(order=5)),
-        "a language model: 5-grams with modified Kneser-Ney smoothing, counted, not trained",
+        "a language model: 5-grams with modified Kneser-Ney smoothing, estimated from counts",
         "Chen and Goodman 1998, §3",
     ),
 }
@@ -98,7 +98,7 @@ TAGGERS: dict[str, System] = {
     ),
     "brants2000": System(
         HiddenMarkovConfig(order=3),
-        "a tagger: hidden Markov model (TnT), trigrams of labels, suffixes of unknown words; counted, not trained",
+        "a tagger: hidden Markov model (TnT), trigrams of labels, suffixes of unknown words; estimated from counts",
         "Brants 2000, §2",
         "no zero probabilities: unseen contexts back off, and a known word's suffix has a small weight; exact search",
     ),

@@ -164,7 +164,7 @@ STATISTICAL: dict[str, System] = {
             tuning=PhraseTuningConfig(iterations=0),
             search=PhraseSearchConfig(distortion=0),
         ),
-        "word for word: replaces each word by its most likely translation under a word alignment; counted, not trained",
+        "word for word: replaces each word by its most likely translation in a word alignment; estimated from counts",
         "Vogel et al. 1996",
     ),
     "brown1993": System(

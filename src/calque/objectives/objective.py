@@ -65,13 +65,13 @@ def misfits(
         reason = "the probabilities would also depend on the sampled positions"
         refuse(f"method.kind = {method!r}", "model.decoder.attention.choice = 'hard'", reason)
     if method in ("r-drop", "minimum-risk") and model.output.kind == "sampled":
-        reason = "it needs the probabilities of all words"
+        reason = "this method needs the probabilities of all words"
         refuse(f"method.kind = {method!r}", "model.output.kind = 'sampled'", reason)
     if method in ("scheduled-sampling", "minimum-risk") and sharded:
         reason = "processes that read different numbers of words would wait for each other's weights forever"
         refuse(f"method.kind = {method!r}", "training.sharded", reason)
     if method in ("scheduled-sampling", "minimum-risk") and compiled:
-        reason = "it decodes word by word, which cannot be compiled"
+        reason = "this method decodes word by word, which cannot be compiled"
         refuse(f"method.kind = {method!r}", "training.compile", reason)
     if config.word_dropout.source > 0 and model.copies:
         reason = "dropped words cannot be copied"
@@ -81,14 +81,15 @@ def misfits(
         if kind in ("recurrent", "cho"):
             refuse(name, f"model.decoder.kind = {kind!r}", "that decoder has no attention")
         if is_hard:
-            refuse(name, "model.decoder.attention.choice = 'hard'", "it attends to a single sampled position")
+            reason = "hard attention reads a single sampled position"
+            refuse(name, "model.decoder.attention.choice = 'hard'", reason)
         if data is not None and not data.aligned:
             problems.append(
                 f"training.objective.{name} needs word alignments: set --alignments FILE, or alignments in "
                 "[[data.train]], to a file in Pharaoh format"
             )
         if subwords is not None and subwords.kind != "fixed":
-            refuse(name, f"training.subwords.kind = {subwords.kind!r}", "alignments refer to the stored pieces")
+            refuse(name, f"training.subwords.kind = {subwords.kind!r}", "alignments refer to one fixed segmentation")
     return problems
 
 

@@ -62,7 +62,7 @@ class Embedding:
         """The loss of this rank's pairs. Its gradient is that of all ranks' loss with respect to this rank's vectors.
 
         The sum of these gradients over the ranks is the gradient of the whole batch. Nothing is communicated in the
-        backward pass, where a rank may run out of memory.
+        backward pass, because a rank may run out of memory there while the others would wait for it.
         """
         assert isinstance(model, SentenceEncoderModel)
         vectors = _on_all_ranks(model, batch)
@@ -105,7 +105,7 @@ def gather_rows(vectors: Tensor, *, shard: Shard) -> Tensor:
 
 
 def _on_all_ranks(model: SentenceEncoderModel, batch: SentencePairBatch) -> Tensor:
-    """`encode_pairs` on every rank. If one rank runs out of memory, all ranks raise an error, so that none waits."""
+    """`encode_pairs` on every rank. If one rank runs out of memory, all ranks raise an error, and none waits for it."""
     vectors, problem = None, None
     try:
         vectors = encode_pairs(model, batch)
