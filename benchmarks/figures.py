@@ -21,7 +21,7 @@ class Spread(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What one process produced (tokens, sentences) and what that cost."""
+    """The number of tokens or sentences that one process produced, and its cost."""
 
     amount: float
     usage: Usage
@@ -56,8 +56,8 @@ def difference_rate(short: Measured, long: Measured, *, clock: Clock) -> float:
     seconds = getattr(long.usage, clock) - getattr(short.usage, clock)
     if amount <= 0 or seconds <= 0:
         raise BenchmarkError(
-            f"the long run processed {amount:,.0f} more than the short one in {seconds:.2f} more {UNITS[clock]}; "
-            "both must be positive: make the long run longer"
+            f"the long run processed {amount:,.0f} more tokens or sentences than the short run and took {seconds:.2f} "
+            f"more {UNITS[clock]}; both differences must be positive: make the long run longer"
         )
     return float(amount / seconds)
 

@@ -6,8 +6,8 @@
 Without a model, it prints the time in float32 ÷ the time in 8 bits for products of several widths and numbers of rows;
 and for a gated convolution of one position, the times of torch's convolution and of 8 bits relative to a product over
 windows. With a model, it prints the CPU time of beam search in 8 bits with attention in float64 (as it is) ÷ that with
-attention in float32; and for both, how many sentences have another log-probability alone than in a batch. Ratios are
-taken within rounds, and the medians are printed.
+attention in float32; and for both, how many sentences have a different log-probability alone than in a batch. Ratios
+are taken within rounds, and the medians are printed.
 """
 
 import argparse

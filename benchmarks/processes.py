@@ -28,7 +28,7 @@ def run_measured(
 ) -> Usage:
     """Runs a command in `folder`, its output in `log`, and returns its cost; raises a ContenderError if it fails.
 
-    Linux counts a child's peak from the resident set of the process that started it, so a benchmark imports no torch.
+    Linux starts a child's peak memory at the resident size of its parent process, so benchmarks do not import torch.
     """
     log = log or folder / "log.txt"
     started = time.perf_counter()

@@ -97,7 +97,7 @@ def today() -> str:
 
 def remarks_on_table(*, base: str, usages: Iterable[Usage], threads: int) -> list[str]:
     """Remarks on how to read the table, and a warning if other processes used the cores."""
-    remarks = [f"Median [minimum–maximum] of the rounds. Ratios {base} ÷ it above 1 mean that {base} is faster."]
+    remarks = [f"Median [minimum–maximum] of the rounds. A ratio {base} ÷ it above 1 means that {base} is faster."]
     share = core_share(usages)
     if threads == 1 and share < QUIET:
         remarks.append(

@@ -37,7 +37,7 @@ TREE = 0.9  # the bandwidth of trees, relative to rings
 
 
 class Trained(NamedTuple):
-    """A model and what was measured of its training on one GPU."""
+    """A translation model, and the measured speed and batch size of its training on one GPU."""
 
     name: str
     parameters: float
@@ -62,7 +62,7 @@ class Network(NamedTuple):
 
 
 class Point(NamedTuple):
-    """What the model says about a number of GPUs."""
+    """The predicted time, speed and memory for one number of GPUs."""
 
     gpus: int
     computing: float  # seconds per update
@@ -95,7 +95,7 @@ def seconds(ranks: int, sent: float, network: Network, *, calls: int = 1) -> flo
 
 
 def point(model: Trained, gpus: int, network: Network) -> Point:
-    """The model's figures for a number of GPUs."""
+    """The predictions for one translation model and number of GPUs."""
     computing = model.tokens / model.speed
     replicated = seconds(gpus, sent_bytes(gpus, model.parameters), network)
     sent = sent_bytes(gpus, model.parameters, sharded=True)

@@ -45,7 +45,7 @@ class Start(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive, default=9)
-    parser.add_argument("--against", action="append", default=[], metavar="PATH_OR_REV", help="another tree of Calque")
+    parser.add_argument("--against", action="append", default=[], metavar="PATH_OR_REV", help="other version of Calque")
     parser.add_argument("--model", type=Path, help="the run or model to translate with (default: one is trained)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="calque-benchmark-") as name:

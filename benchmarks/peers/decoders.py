@@ -31,7 +31,7 @@ class PeerDecoder(Decoder, Protocol):
 
     @property
     def is_exact(self) -> bool:
-        """Whether it computes in float32, so that the same weights must produce the same text."""
+        """Whether the peer computes in float32, so that the same weights must produce the same text."""
 
 
 class CTranslate2Decoder(NamedTuple):
@@ -139,7 +139,7 @@ def prepare_peers(
                 checkpoint = convert_to_opennmt(environment, model, tokenizer=tokenizer, folder=place)
                 peers.append(OpenNMTDecoder(environment, checkpoint, tokenizer, threads))
             case "eole" | "transformers":
-                raise AssertionError(f"{environment.title} does not decode here")
+                raise AssertionError(f"{environment.title} is a peer for training only")
     return peers
 
 
