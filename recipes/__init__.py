@@ -1,5 +1,5 @@
 """Recipes: configs, commands, and the scores and times they reached.
 
-Run from the root of the repository: `python -m recipes.run CORPUS OUT --lists recipes/objectives/objectives.toml`. What
-recipes share is in `recipes.runner`; a recipe imports that, Calque, and nothing of another recipe.
+Run from the root of the repository: `python -m recipes.run CORPUS OUT --lists recipes/objectives/objectives.toml`. Code
+that recipes share is in `recipes.runner`; a recipe imports only that package and Calque, never another recipe.
 """

@@ -128,7 +128,7 @@ def _lost(claim: str, losses: Measured, name: str, *, bar: Bar) -> Finding:
 
 
 def _measure(results: Results, measure: Callable[[Result], float | None]) -> Measured:
-    """The value of every result, without None."""
+    """The measured value of every result that has one, by entry and seed."""
     return {
         name: {seed: value for seed, result in seeds.items() if (value := measure(result)) is not None}
         for name, seeds in results.items()
@@ -136,7 +136,7 @@ def _measure(results: Results, measure: Callable[[Result], float | None]) -> Mea
 
 
 def _loss(value: float | None, *, of: float | None) -> float | None:
-    """The loss in per cent of `of`; None if a score is missing or `of` is too low to lose anything."""
+    """The loss in per cent of the score `of`; None if a score is missing, or `of` is below FLOOR."""
     return 100 * (1 - value / of) if value is not None and of is not None and of >= FLOOR else None
 
 

@@ -79,7 +79,8 @@ def report(corpus: CorpusKind, results: Results, *, speeds: Speeds) -> str:
     """The report of one corpus in Markdown."""
     unit = UNITS[corpus]
     parts = [
-        f"1-10 to 41-60 are lowercased BLEU by {unit} of the source; the loss on long ones is given below the figure.",
+        f"Columns 1-10 to 41-60 are lowercased BLEU for sources of that many {unit}; the loss on long sentences is "
+        "given below the figure.",
         table(results, speeds=speeds if corpus == "multi30k" else {}),
         f"![BLEU by the length of the source, and of all entries]({figure_name(corpus)})",
         "A difference is *shown* if its mean is larger than the spread, the largest distance between two seeds of one "

@@ -66,8 +66,8 @@ def keep(folder: Path, results: Mapping[CorpusKind, Results]) -> list[Path]:
         kept = [(row["name"], row["seed"]) for _, row in _read(paths[-1])] if paths[-1].is_file() else []
         if lost := [f"{name}-{seed}" for name, seed in kept if seed not in entries.get(name, {})]:
             raise ValueError(
-                f"{paths[-1]} has {len(lost)} runs that these results lack ({', '.join(lost[:3])}, …): keep these in "
-                "another folder, or remove that file"
+                f"{paths[-1]} has {len(lost)} runs that the new results lack ({', '.join(lost[:3])}, …): save the new "
+                "results in another folder, or remove that file"
             )
         rows = [_compact(result) for seeds in entries.values() for result in seeds.values()]
         lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)

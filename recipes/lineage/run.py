@@ -1,6 +1,5 @@
 """Trains and scores all entries, many runs in parallel; the same command resumes.
 
-
     python -m recipes.lineage.run CORPUS OUT --seeds 1 2 3 --jobs 16
 
 Every run is OUT/NAME-SEED with its log next to it, and is finished when it has a result.json. With --rates every entry

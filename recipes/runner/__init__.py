@@ -1,4 +1,4 @@
-"""What recipes share, from a list of variants to a page with results.
+"""Code that recipes share, from lists of variants to pages with results.
 
 `variants` reads lists and selects on validation; `plan` turns lists into jobs; `scheduler` runs them in parallel on a
 device; `scoring` scores a run; `significance` tests differences; `results` collects scores; `pages` writes Markdown.

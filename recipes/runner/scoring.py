@@ -5,7 +5,8 @@
     python -m recipes.runner.scoring RUN --with RUN2 RUN3 --source test.en --reference test.de --to FILE \\
         --translations FILE.de
 
-A setting is the beam and the length penalty; `-` keeps the run's own. Translations are those of the last setting.
+A setting is the beam and the length penalty; `-` stands for the value in the run's config.
+Translations are those of the last setting.
 """
 
 import sys

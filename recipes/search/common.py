@@ -1,4 +1,4 @@
-"""What the scripts of this recipe share: their arguments, the corpus, scores, and the versions and machine used."""
+"""Code that the scripts of this recipe share: arguments, the corpus, scores, and the versions and machine used."""
 
 import platform
 from collections.abc import Sequence

@@ -27,8 +27,8 @@ class SharedScores:
     """Extends hypotheses as standard beam search does, and keeps the best hypothesis of every sentence by every score.
 
     It is both Expansion and Score of a beam search: a sentence is finished when it is finished for every score.
-    Hypotheses cut at the maximum length are left to the search. `best` has no hypothesis for a sentence in which none
-    ended.
+    Hypotheses cut at the maximum length are returned by the search itself. `best` has no hypothesis for a sentence in
+    which none ended.
     """
 
     prunes = False  # what cannot win by one score may win by another

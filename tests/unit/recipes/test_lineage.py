@@ -395,7 +395,7 @@ def test_kept_runs_are_not_lost(tmp_path: Path) -> None:
     (path,) = kept.keep(tmp_path, many)
     kept.keep(tmp_path, many)  # the same again, and more
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="has 1 runs that these results lack"):
+    with pytest.raises(ValueError, match="has 1 runs that the new results lack"):
         kept.keep(tmp_path, {"multi30k": results(cho2014=(20.0,), base=(40.0, 41.0))})
     assert path.read_bytes() == before
 
