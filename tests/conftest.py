@@ -17,6 +17,8 @@ import pytest
 from calque.commands.main import app, report_errors
 from calque.config import override
 from calque.experiment import Run, train
+from calque.native import operations
+from calque.native.library import Compiled
 
 Values = dict[str, Any]
 
@@ -49,6 +51,12 @@ FAMILIES: dict[str, Values] = {
 
 hypothesis.settings.register_profile("calque", deadline=None)  # no test depends on how busy the machine is
 hypothesis.settings.load_profile("calque")
+
+
+@pytest.fixture
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a C compiler: torch computes what kernels in C would compute."""
+    monkeypatch.setattr(operations, "compiled", lambda: Compiled(None, "off"))
 
 
 class Answer(NamedTuple):

@@ -131,6 +131,12 @@ def unfold(queries: Tensor, *, rows: int, slots: Slots | None = None) -> Tensor:
     return full.index_select(0, slots.places)
 
 
+def sentence_of_rows(rows: int, *, size: int, sentences: int, slots: Slots | None) -> Tensor:
+    """[N·T], the sentence of each of T = `size` positions of N = `rows` hypotheses, on the CPU."""
+    of_row = torch.arange(rows) // (rows // sentences) if slots is None else slots.sentences
+    return of_row if size == 1 else of_row.repeat_interleave(size)
+
+
 def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
     """The `count` best values of [B,C] and their indices, best first; ties go to the lower index."""
     count = min(count, scores.shape[1])

@@ -13,10 +13,11 @@ from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
 from calque.config import Config, refuse_unused
-from calque.layers.attention_scores import ScoreName, build_score
+from calque.layers.attention_scores import AdditiveScore, DotScore, ScoreName, build_score
 from calque.layers.bounds import Places, Width
 from calque.layers.observers import AttentionLayer
-from calque.tensors import Slots, fold, unfold
+from calque.native.operations import attend_source
+from calque.tensors import Slots, fold, sentence_of_rows, unfold
 
 
 class AttentionConfig(Config):
@@ -123,6 +124,8 @@ class Attention(AttentionLayer):
             longest=config.longest,
             covered=config.coverage,
         )
+        is_plain = config.reach == "global" and config.choice == "soft" and not config.coverage and not config.gated
+        self.has_kernel_for_decoding = is_plain and isinstance(self.score, DotScore | AdditiveScore)
         self.predict = PositionPredictor(query_width) if config.reach == "local-p" else None
         self.gate = nn.Linear(query_width, 1) if config.gated else None
 
@@ -152,6 +155,8 @@ class Attention(AttentionLayer):
 
         With coverage, queries are processed one at a time, as each changes the coverage that the next one reads.
         """
+        if self.computes_with_kernel(queries):
+            return self._attend_with_kernel(queries, context), state
         if state.coverage is None or queries.shape[1] == 1:
             return self._attend(queries, state, context)
         parts = []
@@ -159,6 +164,25 @@ class Attention(AttentionLayer):
             part, state = self._attend(query[:, None], state, context)
             parts.append(part)
         return join(parts), state
+
+    def _attend_with_kernel(self, queries: Tensor, context: AttentionContext) -> Attended:
+        """Global, soft attention without coverage or gate, computed by a kernel for decoding on a CPU."""
+        (rows, size, _), (sentences, places) = queries.shape, context.mask.shape
+        score, weights = self.score, torch.empty(rows * size, places)
+        is_additive = isinstance(score, AdditiveScore)
+        projected = score.query(queries) if isinstance(score, AdditiveScore) else queries
+        attended = attend_source(
+            projected.reshape(rows * size, 1, -1),
+            context.keys[:, None],
+            context.values[:, None],
+            sentences=sentence_of_rows(rows, size=size, sentences=sentences, slots=context.slots),
+            lengths=context.mask.sum(dim=1),
+            scale=score.scale if isinstance(score, DotScore) else 1.0,
+            additive=score.value.weight if is_additive else None,
+            weights=weights,
+        )
+        shown = weights.view(rows, size, places)
+        return Attended(attended.view(rows, size, -1), shown, shown)
 
     def _attend(
         self, queries: Tensor, state: AttentionState, context: AttentionContext

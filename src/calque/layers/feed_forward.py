@@ -2,11 +2,11 @@
 
 from typing import Literal, assert_never
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.layers.dropout import dropout
+from calque.layers.fused_linear import linear_relu
 
 ActivationName = Literal["relu", "gelu", "swiglu"]
 
@@ -22,10 +22,14 @@ class FeedForward(nn.Module):
 
     def inside(self, inputs: Tensor) -> Tensor:
         """The hidden layer [...,F], after the activation and before the second matrix, given inputs [...,D]."""
-        return F.relu(self.enter(inputs), inplace=not torch.is_grad_enabled())
+        return linear_relu(self.enter, inputs)
+
+    def dropped(self, inputs: Tensor) -> Tensor:
+        """`inside` with dropout: the input of the second matrix."""
+        return dropout(self.inside(inputs), self.dropout, self.training)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.leave(dropout(self.inside(inputs), self.dropout, self.training))  # type: ignore[no-any-return]
+        return self.leave(self.dropped(inputs))  # type: ignore[no-any-return]
 
 
 class GELUFeedForward(FeedForward):

@@ -1,8 +1,8 @@
 """8-bit models for decoding on a CPU: large weights are rounded, and large matrix products use 8-bit integers.
 
 The rounding of floating-point products depends on the number of rows and the amount of padding, and a difference in the
-last bit can become a difference of a whole quantisation level. So the remaining products are computed in float64 and
-rounded to float32.
+last bit can become a difference of a whole quantisation level. So the remaining products are computed by kernels in
+which each sum has a fixed order (`calque.native`) or, without these kernels, in float64 and rounded to float32.
 """
 
 import torch
@@ -13,7 +13,7 @@ from calque.layers.convolution import GatedConvolution, NormalisedLinear
 from calque.layers.int8_linear import Int8Linear, from_levels, to_levels
 from calque.layers.observers import AttentionLayer
 from calque.layers.output import FullOutput
-from calque.layers.recurrent import Int8Gates, Recurrence
+from calque.layers.recurrent import Gates, Recurrence
 from calque.layers.transformer import DecoderBlock
 
 NARROWEST = 64  # a weight with fewer rows or columns stays as it is
@@ -46,9 +46,10 @@ def quantise(model: nn.Module) -> nn.Module:
         if isinstance(module, FullOutput) and is_rounded(module.weight):
             module.product = Int8Linear.of(module.weight, module.bias)
         elif isinstance(module, AttentionLayer):
-            module.in_float64 = True
+            module.use_kernel()
+            module.in_float64 = not module.uses_kernel
         elif isinstance(module, Recurrence) and all(map(is_rounded, module.kernel.all_weights[0][:2])):
-            module.products = Int8Gates(module.kernel)
+            module.products = Gates(module.kernel, linear=Int8Linear.of)
             del module.kernel
         elif isinstance(module, GatedConvolution) and is_rounded(module.direction):
             module.product = Int8Linear.of(module.weight(), module.bias)

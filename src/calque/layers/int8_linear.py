@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from calque.layers.fused_linear import FusedLinear, finished
 from calque.layers.packed import rounded_up
+from calque.native.operations import Int8Product, is_usable
 from calque.tensors import weightless
 
 WEIGHT_LEVELS = 127  # on either side of 0
@@ -57,7 +59,7 @@ def _per_output(scales: Tensor, weight: Tensor) -> Tensor:
     return scales.view(-1, *[1] * (weight.dim() - 1))
 
 
-class Int8Linear(nn.Module):
+class Int8Linear(nn.Module, FusedLinear):
     """y = W x + b with W and x in 8 bits.
 
     yₒ ≈ s uₒ Σᵢ qₒᵢ pᵢ + bₒ, where x ≈ s p with s = max |x| / levels for each row, and Wₒ ≈ uₒ qₒ with
@@ -74,7 +76,8 @@ class Int8Linear(nn.Module):
         self.weight = nn.Parameter(torch.zeros(outputs, inputs, dtype=torch.int8), requires_grad=False)
         self.scales = nn.Parameter(torch.zeros(outputs), requires_grad=False)
         self.bias = nn.Parameter(torch.zeros(outputs), requires_grad=False)
-        self._packed: Tensor | None = None  # the weight in the layout of the processor's kernel
+        self._product: Int8Product | None = None  # has the weight in the layout of its kernel
+        self._packed: Tensor | None = None  # the weight in the layout of oneDNN's kernel
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> "Int8Linear":
@@ -106,13 +109,23 @@ class Int8Linear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The outputs [...,O] for inputs [...,I], in the data type of the inputs and the precision of float32."""
+        return self.fused(inputs)
+
+    def fused(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
+        if is_usable(inputs):
+            if self._product is None:
+                self._product = Int8Product(self.weight, self.scales, self.bias)
+            return self._product(inputs, relu=relu, added=added)
+        return finished(self._by_torch(inputs), relu=relu, added=added)
+
+    def _by_torch(self, inputs: Tensor) -> Tensor:
         rows = inputs.reshape(-1, self.inputs)
         levels, scales = quantise_rows(rows)
-        products = self._product(levels)[: len(rows)]
+        products = self._integer_product(levels)[: len(rows)]
         outputs = torch.addcmul(self.bias, products, scales.float(), out=products)
         return outputs.view(*inputs.shape[:-1], self.outputs).to(inputs.dtype)
 
-    def _product(self, levels: Tensor) -> Tensor:
+    def _integer_product(self, levels: Tensor) -> Tensor:
         """The products [M,O] of the weights and quantised inputs [M,I], as multiples of the scales of the inputs."""
         if self._packed is None:
             self._zeros = torch.zeros(self.outputs, dtype=torch.long)
@@ -136,7 +149,7 @@ class Int8Linear(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """The layer without the packed weight, which can be neither copied nor pickled."""
-        return {**self.__dict__, "_packed": None}
+        return {**self.__dict__, "_packed": None, "_product": None}
 
     def extra_repr(self) -> str:
         return f"inputs={self.inputs}, outputs={self.outputs}"

@@ -15,6 +15,8 @@ from calque.layers.observers import AttentionLayer
 from calque.layers.positions import distances, rotate
 from calque.layers.row_attention import attend_cached, attend_shared
 from calque.layers.short_attention import fits, is_short
+from calque.native.operations import attend_source, attend_steps
+from calque.tensors import Slots, fold, sentence_of_rows, unfold
 
 
 class KeysValues(NamedTuple):
@@ -35,6 +37,15 @@ class KeysValues(NamedTuple):
         return KeysValues(*(_append(past, part) for past, part in zip(self, new, strict=True)))
 
 
+class ReadTokens(NamedTuple):
+    """The keys and values of the tokens that were read, one tensor per position, in the order of reading.
+
+    Rows are never copied: `Chunk.ancestors` says which row has the token of a hypothesis.
+    """
+
+    steps: tuple[Tensor, ...] = ()  # [N',2·G·d] per position, with the N' rows that were read there
+
+
 class Chunk(NamedTuple):
     """T consecutive tokens that are read together: their positions, and the mask of what each may attend to."""
 
@@ -53,6 +64,7 @@ class MultiHead(AttentionLayer):
     """
 
     has_fixed_cache = True  # can decode with a cache of fixed size
+    has_kernel_for_decoding = True
 
     def __init__(
         self, width: int, *, memory_width: int, heads: int, dropout: float, key_value_heads: int | None = None
@@ -205,6 +217,25 @@ class MultiHead(AttentionLayer):
         empty = self.wide(like.new_zeros(rows, self.key_value_heads, 0, self.head_width))
         return KeysValues(empty, empty)
 
+    def attend_first(self, queries: Tensor, memory: KeysValues, mask: Tensor, *, slots: Slots | None = None) -> Tensor:
+        """The attention output [N,T,D] of all heads for projected queries [N,T,D], before it is projected.
+
+        The rows of a sentence attend to its keys where `mask` [B,S] is true, which must be its first positions.
+        """
+        rows, size, _ = queries.shape
+        if not self.computes_with_kernel(queries):
+            heads = self.split_heads(fold(queries, sentences=len(mask), slots=slots))
+            attended = self.attend(heads, memory, mask[:, None, None], causal=False)
+            return unfold(attended.transpose(1, 2).flatten(2), rows=rows, slots=slots)
+        attended = attend_source(
+            queries.reshape(rows * size, self.heads, -1),
+            *memory,
+            sentences=sentence_of_rows(rows, size=size, sentences=len(mask), slots=slots),
+            lengths=mask.sum(dim=1),
+            scale=self.head_width**-0.5,
+        )
+        return attended.view(rows, size, -1)
+
     def read(self, inputs: Tensor, past: KeysValues, chunk: Chunk) -> tuple[Tensor, KeysValues]:
         """Causal self-attention [N,T,D] of T new tokens over the cached tokens and themselves, and the extended cache.
 
@@ -216,6 +247,14 @@ class MultiHead(AttentionLayer):
         if chunk.past:
             keys_values = past.append(keys_values)
         return self.project_attention(queries, keys_values, chunk.mask, causal=not chunk.past), keys_values
+
+    def read_token(self, inputs: Tensor, past: ReadTokens, chunk: Chunk) -> tuple[Tensor, ReadTokens]:
+        """`read` for one token per row, with kernels for decoding on a CPU; the output [N,1,D] is not projected."""
+        assert chunk.ancestors is not None
+        after = ReadTokens((*past.steps, self.key_value(inputs).squeeze(1)))
+        queries = self.query(inputs).squeeze(1)
+        heads = attend_steps(queries, after.steps, chunk.ancestors, heads=self.heads, groups=self.key_value_heads)
+        return heads[:, None], after
 
     def _read_fixed(self, queries: Tensor, new: KeysValues, cache: KeysValues, chunk: Chunk) -> Tensor:
         """Self-attention [N,1,D] of one new token, whose keys and values are written into a cache of fixed size."""
@@ -270,6 +309,7 @@ class RelativeMultiHead(MultiHead):
     """
 
     has_fixed_cache = False
+    has_kernel_for_decoding = False
 
     def __init__(
         self, width: int, *, heads: int, dropout: float, reach: int, key_value_heads: int | None = None

@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from calque.native.operations import is_available, is_usable
+
 ChangeWeights = Callable[[Tensor], Tensor]
 """A function from attention weights [B,H,Q,S] to the weights to use instead."""
 
@@ -36,8 +38,19 @@ class AttentionLayer(nn.Module):
 
     observer: Callable[[Tensor], None] | None = None
     intervention: ChangeWeights | None = None
+    has_kernel_for_decoding = False
+    """Whether a kernel of `calque.native` can compute the layer."""
+    uses_kernel = False
     in_float64 = False
     """Whether scores and sums are computed in float64, so that padding does not change their rounding (see `int8`)."""
+
+    def use_kernel(self) -> None:
+        """Computes attention with a kernel of `calque.native` where it can, in decoding on a CPU."""
+        self.uses_kernel = self.has_kernel_for_decoding and is_available()
+
+    def computes_with_kernel(self, queries: Tensor) -> bool:
+        """Whether the kernel computes the attention of these queries."""
+        return self.uses_kernel and not self.training and not self.shows_weights and is_usable(queries)
 
     def wide(self, values: Tensor) -> Tensor:
         """The values to compute attention with: if `in_float64` is set, contiguous in float64; otherwise unchanged."""

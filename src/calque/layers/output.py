@@ -13,6 +13,8 @@ from calque.config import Config
 from calque.layers.best_words import BestWords, best_words
 from calque.layers.padded_output import is_padded, padded_cross_entropy
 from calque.layers.summed_loss import can_sum_in_chunks, summed_cross_entropy
+from calque.native.operations import best_words as native_best_words
+from calque.native.operations import is_usable
 from calque.tensors import best_candidates
 
 BEST_ROWS = 128  # whose log-probabilities are held at a time when only the best words are wanted
@@ -40,7 +42,7 @@ class OutputLayer(nn.Module):
         for rows in torch.split(hidden, BEST_ROWS if hidden.device.type == "cpu" else max(1, len(hidden))):
             log_probs = self.log_probs(rows)
             parts.append(BestWords(*best_candidates(log_probs, count=count), log_probs[:, end]))
-        return parts[0] if len(parts) == 1 else BestWords(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        return _joined(parts)
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
         """The loss [M] of `targets` [M], given `hidden` [M,D]; 0 where the target is `ignored`."""
@@ -85,9 +87,15 @@ class FullOutput(OutputLayer):
         return F.log_softmax(wide(self.logits(hidden)), dim=-1)
 
     def best(self, hidden: Tensor, *, count: int, end: int) -> BestWords:
-        if not hidden.is_cuda or hidden.dtype == torch.float64:
+        if hidden.is_cuda and hidden.dtype != torch.float64:
+            return best_words(self.logits(hidden), count=count, end=end)
+        if self.product is None or not is_usable(hidden) or count > len(self.bias):
             return super().best(hidden, count=count, end=end)
-        return best_words(self.logits(hidden), count=count, end=end)
+        parts = []
+        for rows in torch.split(hidden, BEST_ROWS):
+            best = native_best_words(self.logits(rows), count=count, end=end)
+            parts.append(super().best(rows, count=count, end=end) if best is None else BestWords(*best))
+        return _joined(parts)
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
         """[M], the cross-entropy of `targets` [M] under `hidden` [M,D]; 0 where the target is `ignored`.
@@ -103,6 +111,10 @@ class FullOutput(OutputLayer):
         if is_padded(hidden, self.weight):
             return self.padded_loss(hidden, self.weight, self.bias, targets, smoothing=smoothing, ignored=ignored)
         return super().total_loss(hidden, targets, smoothing=smoothing, ignored=ignored)
+
+
+def _joined(parts: list[BestWords]) -> BestWords:
+    return parts[0] if len(parts) == 1 else BestWords(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 
 def wide(logits: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""Matrix products for decoding on a CPU, with a copy of the weight in the layout of oneDNN's kernels.
+"""Matrix products for decoding on a CPU, with a copy of the weight in the layout of a kernel.
 
-On one Zen 4 core with 64 rows, these kernels reach 95 GFLOP/s for an output layer of width 256 and 8,000 words, and the
-plain product 63; in the layers of a Transformer of that width, 90 to 105 instead of 71 to 90. The price is memory: a
-second copy of the weights and, for every number of rows and every shape of a layer that it meets, a kernel of about
-0.5 MB, which oneDNN keeps. So the number of rows is rounded up.
+On one Zen 4 core, the kernel in C (`calque.native`) reaches 100 to 113 GFLOP/s from 20 rows on and 85 to 105 with
+5 rows. The plain product reaches 30 with 5 rows, 65 to 90 with 63 and 75 to 100 with 128. If the kernel is not
+compiled, oneDNN's takes its place: 90 to 105 GFLOP/s from 192 rows on. It keeps about 0.5 MB for every number of rows
+and every shape of a layer that it meets, so the number of rows is rounded up.
 """
 
 from typing import Any, Self
@@ -12,7 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.layers.fused_linear import FusedLinear, finished
+from calque.layers.observers import AttentionLayer
 from calque.layers.output import FullOutput
+from calque.layers.recurrent import Gates, Recurrence
+from calque.native.operations import FloatProduct, is_available, is_usable
 from calque.tensors import weightless
 
 ROWS = 512  # the number of rows that the layout is chosen for; it works for any number
@@ -20,10 +24,11 @@ SMALLEST = 1 << 14  # weights; smaller layers are not packed
 FEW, WIDE = 192, 4096  # below FEW rows, packing pays only for layers with at least WIDE outputs
 
 
-class PackedLinear(nn.Linear):
+class PackedLinear(nn.Linear, FusedLinear):
     """A linear layer that multiplies with a packed copy of its weight, unless gradients are needed."""
 
-    _packed: Tensor | None = None
+    _packed: Tensor | None = None  # for oneDNN
+    _product: FloatProduct | None = None
     _version: int = -1
 
     @classmethod
@@ -35,29 +40,52 @@ class PackedLinear(nn.Linear):
         layer.bias = bias  # type: ignore[assignment]
         return layer
 
+    def columns(self, start: int, stop: int) -> Self:
+        """The layer for inputs `start` to `stop` alone; the bias belongs to the part that begins at input 0."""
+        return self.sharing(_part(self.weight[:, start:stop]), None if start else self.bias)
+
+    def rows(self, start: int, stop: int) -> Self:
+        """The layer for outputs `start` to `stop` alone."""
+        bias = None if self.bias is None else _part(self.bias[start:stop])
+        return self.sharing(_part(self.weight[start:stop]), bias)
+
     def forward(self, inputs: Tensor) -> Tensor:
+        return self.fused(inputs)
+
+    def fused(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
+        if is_usable(inputs):
+            self._forget_changed()
+            if self._product is None:
+                self._product = FloatProduct(self.weight, self.bias)
+            return self._product(inputs, relu=relu, added=added)
+        return finished(self._by_torch(inputs), relu=relu, added=added)
+
+    def _by_torch(self, inputs: Tensor) -> Tensor:
         is_small = inputs.numel() < FEW * self.in_features and self.out_features < WIDE
         if is_small or torch.is_grad_enabled() or inputs.dtype != torch.float32 or self.weight.device.type != "cpu":
             return F.linear(inputs, self.weight, self.bias)
-        if self._is_stale():
+        self._forget_changed()
+        if self._packed is None:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), ROWS)
-        assert self._packed is not None
         rows = inputs.reshape(-1, inputs.shape[-1])
         extra = rounded_up(len(rows)) - len(rows)
         padded = F.pad(rows, (0, 0, 0, extra)) if extra else rows
         outputs = torch.ops.mkldnn._linear_pointwise(padded, self._packed, self.bias, "none", [], "")
         return outputs[: len(rows)].view(*inputs.shape[:-1], self.out_features)  # type: ignore[no-any-return]
 
-    def _is_stale(self) -> bool:
-        """Whether the packed weight must be rebuilt; also records the weight's current version."""
+    def _forget_changed(self) -> None:
+        """Forgets the packed weight if the weight has changed since."""
         version = 0 if self.weight.is_inference() else self.weight._version
-        is_stale = self._packed is None or self._version != version
-        self._version = version
-        return is_stale
+        if self._version != version:
+            self._version, self._packed, self._product = version, None, None
 
     def __getstate__(self) -> dict[str, Any]:
         """The layer without the packed weight, which can be neither copied nor pickled."""
-        return {**self.__dict__, "_packed": None}
+        return {**self.__dict__, "_packed": None, "_product": None}
+
+
+def _part(values: Tensor) -> nn.Parameter:
+    return nn.Parameter(values.detach().clone(), requires_grad=False)
 
 
 def rounded_up(rows: int) -> int:
@@ -69,11 +97,12 @@ def rounded_up(rows: int) -> int:
 
 
 def pack(model: nn.Module) -> None:
-    """Makes the linear layers and full output layers of a model use a packed copy of their weight.
+    """Makes the layers of a model compute with kernels for decoding on a CPU; results change only by rounding.
 
-    Other layers do not change. If torch has no kernels for packed weights, no layer changes.
+    Linear and full output layers multiply with a packed copy of their weight. If the kernels in C are compiled, they
+    also compute recurrent layers and attention. If neither they nor oneDNN's kernels exist, no layer changes.
     """
-    if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+    if not is_available() and not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
         return
     for module in list(model.modules()):
         if isinstance(module, FullOutput):
@@ -82,3 +111,7 @@ def pack(model: nn.Module) -> None:
             if type(layer) is nn.Linear and layer.weight.numel() >= SMALLEST:
                 assert isinstance(layer.weight, nn.Parameter)
                 setattr(module, name, PackedLinear.sharing(layer.weight, layer.bias))
+        if isinstance(module, Recurrence) and is_available():
+            module.products = Gates(module.kernel, linear=PackedLinear.sharing)
+        elif isinstance(module, AttentionLayer):
+            module.use_kernel()

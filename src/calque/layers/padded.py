@@ -19,11 +19,11 @@ class PaddedLinear(PackedLinear):
     def forward(self, inputs: Tensor) -> Tensor:
         if torch.is_grad_enabled() or self.out_features % MULTIPLE == 0:
             return F.linear(inputs, self.weight, self.bias)
-        if self._is_stale():
+        self._forget_changed()
+        if self._packed is None:
             extra = -self.out_features % MULTIPLE
             self._packed = F.pad(self.weight.detach(), (0, 0, 0, extra))
             self._padded_bias = None if self.bias is None else F.pad(self.bias.detach(), (0, extra))
-        assert self._packed is not None
         return F.linear(inputs, self._packed, self._padded_bias)[..., : self.out_features]
 
     def __getstate__(self) -> dict[str, Any]:

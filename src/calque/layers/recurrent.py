@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 from itertools import accumulate
-from typing import Literal, assert_never
+from typing import Any, Literal, Protocol, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from calque.layers.arithmetic import arithmetic
 from calque.layers.dropout import scaled_mask
-from calque.layers.int8_linear import Int8Linear
 from calque.layers.observers import RecurrentStep, StateLayer
 from calque.layers.packed_lstm import packed_lstm, packing, token_spans
 from calque.layers.padded_lstm import Direction, side_by_side
+from calque.native.operations import is_usable, lstm_cell
 from calque.tensors import reverse_within
 
 CellName = Literal["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
@@ -49,7 +49,7 @@ class Recurrence(StateLayer):
         self.width = width
         self.kernel = _kernel(cell, input_width=input_width, width=width, bias=not layer_norm)
         self.norms = nn.ModuleDict(_norms(cell, width=width) if layer_norm else {})
-        self.products: Int8Gates | None = None  # multiply with the kernel's weights in its place, see `int8`
+        self.products: Gates | None = None  # multiply with the kernel's weights in its place, see `packed` and `int8`
 
     def zero_state(self, rows: int, *, like: Tensor) -> State:
         """A state of zeros with this many rows."""
@@ -196,6 +196,9 @@ class Recurrence(StateLayer):
                 return hidden, (hidden,)
             case "lstm":
                 hidden_gates = self._recurrent(recurring, weight)
+                if not self.norms and self.products is not None and is_usable(hidden_gates):
+                    hidden, memory = lstm_cell(projected, hidden_gates, state[1])
+                    return hidden, (hidden, memory)
                 if not self.norms and is_cell_fused(hidden_gates):
                     return fused_lstm_cell(projected, hidden_gates, state[1])
                 gates = self._norm("inputs", projected) + self._norm("hidden", hidden_gates)
@@ -272,18 +275,29 @@ def fused_lstm_cell(projected: Tensor, hidden_gates: Tensor, cell: Tensor) -> tu
     return hidden, (hidden, memory)
 
 
-class Int8Gates(nn.Module):
-    """The matrix products of a recurrent layer in 8 bits, with the weights of PyTorch's module."""
+class Product(Protocol):
+    """A linear layer that can be divided: `PackedLinear` or `Int8Linear`."""
 
-    def __init__(self, kernel: nn.RNNBase) -> None:
+    def __call__(self, inputs: Tensor, /) -> Tensor: ...
+    def columns(self, start: int, stop: int) -> Any: ...
+    def rows(self, start: int, stop: int) -> Any: ...
+
+
+class Gates(nn.Module):
+    """The matrix products of a recurrent layer for decoding, with the weights of PyTorch's module.
+
+    `linear` makes a layer of a weight and a bias.
+    """
+
+    def __init__(self, kernel: nn.RNNBase, *, linear: Callable[[Any, Any], Product]) -> None:
         super().__init__()
         entering, recurring, *biases = kernel.all_weights[0]
         self.inputs = entering.shape[1]
-        self.all_entering = Int8Linear.of(entering, biases[0] if biases else None)
-        self.recurring = Int8Linear.of(recurring, biases[1] if biases else None)
-        self._parts: dict[tuple[str, int, int], Int8Linear] = {}  # copies of columns or rows, made when first used
+        self.all_entering = linear(entering, biases[0] if biases else None)
+        self.recurring = linear(recurring, biases[1] if biases else None)
+        self._parts: dict[tuple[str, int, int], Product] = {}  # copies of columns or rows, made when first used
 
-    def entering(self, start: int, stop: int) -> Int8Linear:
+    def entering(self, start: int, stop: int) -> Product:
         """The layer that multiplies the input columns from `start` to `stop`."""
         if (start, stop) == (0, self.inputs):
             return self.all_entering
@@ -297,7 +311,7 @@ class Int8Gates(nn.Module):
             for size, end in zip(sizes, ends, strict=True)
         ]
 
-    def _part(self, name: str, start: int, stop: int, *, cut: Callable[[int, int], Int8Linear]) -> Int8Linear:
+    def _part(self, name: str, start: int, stop: int, *, cut: Callable[[int, int], Product]) -> Product:
         key = (name, start, stop)
         if key not in self._parts:
             self._parts[key] = cut(start, stop)

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from calque.layers.dropout import dropout
 from calque.layers.feed_forward import ActivationName, FeedForward, build_feed_forward
 from calque.layers.few_rows import Rows, linear_rows
+from calque.layers.fused_linear import FusedLinear
 from calque.layers.mixers import SSRU, AverageAttention
-from calque.layers.multihead import Chunk, KeysValues, MultiHead, RelativeMultiHead
+from calque.layers.multihead import Chunk, KeysValues, MultiHead, ReadTokens, RelativeMultiHead
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.observers import StateLayer
 from calque.layers.row_attention import attend_cached, attend_shared
@@ -64,6 +65,13 @@ class Residual(nn.Module):
         total = stream + dropout(output, self.dropout, self.training)
         return total if self.place == "pre" else self.norm(total)
 
+    def leave_through(self, stream: Tensor, layer: nn.Module, inputs: Tensor) -> Tensor:
+        """`leave` for the output of a linear layer, given its inputs; the layer's kernel may also compute the sum."""
+        if self.training or not isinstance(layer, FusedLinear):
+            return self.leave(stream, layer(inputs))
+        total = layer.fused(inputs, added=stream)
+        return total if self.place == "pre" else self.norm(total)
+
     def enter_rows(self, stream: Rows) -> Rows:
         """`enter` for a few rows, whose normalisation is left to the sub-layer's first product."""
         assert isinstance(self.norm, nn.LayerNorm)
@@ -88,21 +96,21 @@ class EncoderBlock(StateLayer):
 
     def forward(self, stream: Tensor, mask: Tensor, *, turn: Tensor | None = None) -> Tensor:
         """The residual stream [B,S,D] after the block; `mask` is [B,1,1,S], `turn` [1,S,d] (rotary positions)."""
-        inputs = self.around_attention.enter(stream)
-        queries, keys_values = self.attention.queries_keys_values(inputs, turn=turn)
-        attended = self.attention.project_attention(queries, keys_values, mask)
-        stream = self.around_attention.leave(stream, attended)
-        fed = self.feed_forward(self.around_feed_forward.enter(stream))
-        return self.observed_states(self.around_feed_forward.leave(stream, fed))
+        inputs, layer = self.around_attention.enter(stream), self.attention
+        if turn is None and layer.computes_with_kernel(inputs):
+            heads = layer.attend_first(layer.query(inputs), layer.remember(inputs), mask[:, 0, 0])
+            stream = self.around_attention.leave_through(stream, layer.out, heads)
+        else:
+            queries, keys_values = layer.queries_keys_values(inputs, turn=turn)
+            stream = self.around_attention.leave(stream, layer.project_attention(queries, keys_values, mask))
+        return self.observed_states(_feed(stream, self.feed_forward, around=self.around_feed_forward))
 
 
 class CrossAttention(NamedTuple):
     """The result of attention over the source in a decoder block."""
 
     stream: Tensor  # [N,T,D]
-    attended: (
-        Tensor | None
-    )  # [N,T,D], the attention output that was added to the stream; a block returns it if requested
+    attended: Tensor | None  # [N,T,D], the attention output that was added to the stream, if requested
     weights: Tensor | None  # [N,T,S], if requested
 
 
@@ -126,6 +134,10 @@ class DecoderBlock(StateLayer):
 
     def read(self, stream: Tensor, past: Any, chunk: Chunk) -> tuple[Tensor, Any]:
         """The residual stream [N,T,D] after self-attention, and the cache `past` extended by these T tokens."""
+        if isinstance(past, ReadTokens):
+            assert isinstance(self.self_attention, MultiHead)
+            heads, read = self.self_attention.read_token(self.around_self.enter(stream), past, chunk)
+            return self.around_self.leave_through(stream, self.self_attention.out, heads), read
         attended, after = self.self_attention.read(self.around_self.enter(stream), past, chunk)
         return self.around_self.leave(stream, attended), after
 
@@ -134,13 +146,15 @@ class DecoderBlock(StateLayer):
     ) -> CrossAttention:
         """Cross-attention of the residual stream [N,T,D] over the source, whose memory the rows of a sentence share."""
         layer, rows = self.cross_attention, stream.shape[0]
-        folded = fold(layer.query(self.around_cross.enter(stream)), sentences=mask.shape[0], slots=slots)
+        projected = layer.query(self.around_cross.enter(stream))
+        if not attention:
+            attended = layer.attend_first(projected, memory, mask[:, 0, 0], slots=slots)
+            return CrossAttention(self.around_cross.leave_through(stream, layer.out, attended), None, None)
+        folded = fold(projected, sentences=mask.shape[0], slots=slots)
         queries = layer.split_heads(folded)
         heads = layer.attend(queries, memory, mask, causal=False).transpose(1, 2).flatten(2)
         attended = layer.out(unfold(heads, rows=rows, slots=slots))
-        weights = None
-        if attention:
-            weights = unfold(layer.weights(queries, memory.keys, mask), rows=rows, slots=slots)
+        weights = unfold(layer.weights(queries, memory.keys, mask), rows=rows, slots=slots)
         return CrossAttention(self.around_cross.leave(stream, attended), attended, weights)
 
     def cross_attend_once(self, stream: Tensor, memory: KeysValues, *, lengths: Tensor) -> Tensor:
@@ -176,8 +190,11 @@ class DecoderBlock(StateLayer):
 
     def feed(self, stream: Tensor) -> Tensor:
         """The residual stream after the feed-forward layer."""
-        fed = self.feed_forward(self.around_feed_forward.enter(stream))
-        return self.observed_states(self.around_feed_forward.leave(stream, fed))
+        return self.observed_states(_feed(stream, self.feed_forward, around=self.around_feed_forward))
+
+
+def _feed(stream: Tensor, layer: FeedForward, *, around: Residual) -> Tensor:
+    return around.leave_through(stream, layer.leave, layer.dropped(around.enter(stream)))
 
 
 def build_mixer(name: MixerName, shape: BlockShape) -> MultiHead | SSRU | AverageAttention:

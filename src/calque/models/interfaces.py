@@ -123,6 +123,13 @@ class Decoder(nn.Module, Generic[State, Context]):
         """
         return state if self.has_fixed_state else None
 
+    def indexed(self, state: State) -> Any:
+        """The state before the first token in the form that kernels for decoding on a CPU read, if there is one.
+
+        With such a state, `forward` reads one token per row and returns no attention.
+        """
+        return state
+
     def forward(
         self, tokens: Tensor, state: State, context: Context, *, attention: bool = False
     ) -> tuple[Output, State]:

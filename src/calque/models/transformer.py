@@ -19,11 +19,12 @@ from calque.layers.dropout import dropout
 from calque.layers.embedding import embed, embed_at
 from calque.layers.feed_forward import ActivationName
 from calque.layers.few_rows import Rows, fits
-from calque.layers.multihead import Chunk, KeysValues
+from calque.layers.multihead import Chunk, KeysValues, MultiHead, ReadTokens
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, MixerName, NormPlace
 from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
+from calque.native.operations import is_usable
 from calque.tensors import Slots, select_rows
 
 
@@ -214,6 +215,23 @@ class TransformerState(NamedTuple):
         return self.past if self.carried is None else self.carried.unbind(1)
 
 
+class IndexedState(NamedTuple):
+    """The state of a Transformer decoder for kernels that decode on a CPU, which read one token per row at a time.
+
+    Selecting hypotheses changes only the index of ancestors; keys and values stay where they are.
+    """
+
+    layers: tuple[ReadTokens, ...]
+    ancestors: Tensor  # [N,P], int32: which row of each position's keys and values has the token of a hypothesis
+    position: Tensor  # [N]
+
+    def select(self, rows: Tensor) -> Self:
+        """The state of these hypotheses."""
+        return self._replace(
+            ancestors=self.ancestors.index_select(0, rows), position=self.position.index_select(0, rows)
+        )
+
+
 def own_rows(rows: int, *, size: int, device: torch.device) -> Tensor:
     """An index of ancestors [N,size] before any token is read: every hypothesis is its own ancestor."""
     return torch.arange(rows, dtype=torch.int32, device=device)[:, None].repeat(1, size)
@@ -288,9 +306,26 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     def fixed(self, state: TransformerState, *, size: int) -> TransformerState | None:
         return state.fixed(size=size) if self.has_fixed_state else None
 
+    def indexed(self, state: TransformerState) -> TransformerState | IndexedState:
+        blocks = self._blocks()
+        has_kernels = all(
+            type(block.self_attention) is MultiHead and block.self_attention.uses_kernel for block in blocks
+        )
+        if (
+            not has_kernels
+            or self.rotary is not None
+            or self.copy_gate is not None
+            or not is_usable(state.past[0].keys)
+        ):
+            return state
+        ancestors = torch.empty(len(state.position), 0, dtype=torch.int32)
+        return IndexedState(tuple(ReadTokens() for _ in blocks), ancestors, state.position)
+
     def forward(
-        self, tokens: Tensor, state: TransformerState, context: TransformerContext, *, attention: bool = False
-    ) -> tuple[Output, TransformerState]:
+        self, tokens: Tensor, state: Any, context: TransformerContext, *, attention: bool = False
+    ) -> tuple[Output, Any]:
+        if isinstance(state, IndexedState):
+            return self._read_indexed(tokens, state, context)
         if state.ancestors is not None and not attention and self.copy_gate is None:
             return self._read_fixed(tokens, state, context)
         size = tokens.shape[1]
@@ -333,6 +368,22 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
             stream, _ = block.read(stream, past, chunk)
             stream = block.feed(block.cross_attend_once(stream, memory, lengths=context.lengths))
         return Output(self.norm(stream)), state._replace(position=state.position + 1)
+
+    def _read_indexed(
+        self, tokens: Tensor, state: IndexedState, context: TransformerContext
+    ) -> tuple[Output, IndexedState]:
+        """`forward` for one token per row, with kernels for decoding on a CPU."""
+        positions = state.position[:, None]
+        stream = self.embedding(tokens, positions, size=state.ancestors.shape[1] + 1)
+        own = torch.arange(len(tokens), dtype=torch.int32)[:, None]
+        ancestors = torch.cat([state.ancestors, own], dim=1)
+        chunk, mask, after = Chunk(positions, None, None, ancestors=ancestors), context.mask[:, None, None], []
+        for block, past, memory in zip(self._blocks(), state.layers, context.memory, strict=True):
+            stream, read = block.read(stream, past, chunk)
+            after.append(read)
+            stream = block.cross_attend(stream, memory, mask, slots=context.slots, attention=False).stream
+            stream = block.feed(stream)
+        return Output(self.norm(stream)), IndexedState(tuple(after), ancestors, state.position + 1)
 
     def _reads_few(self, stream: Tensor) -> bool:
         """Whether all blocks are computed by `read_few`: for at most 16 rows on a GPU."""

@@ -4,7 +4,6 @@ import atexit
 import importlib
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from calque.folders.cache import private_cache
 from calque.layers.multihead import MultiHead
 from calque.layers.output import FullOutput
 from calque.layers.padded_output import graph_cross_entropy
@@ -88,15 +88,8 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> Path | None:
     """
     if "TORCHINDUCTOR_CACHE_DIR" in environment:
         return None
-    root = environment.get("XDG_CACHE_HOME", "")
-    folder = (Path(root) if root.startswith("/") else Path.home() / ".cache") / "calque" / "compiled"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise PermissionError
-        folder.chmod(0o700)
-    except OSError:
+    folder = private_cache("compiled", environment=environment)
+    if folder is None:
         compile_afresh()
         return None
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)

@@ -36,7 +36,7 @@ from calque.layers.packed import PackedLinear
 from calque.layers.padded import PaddedLinear
 from calque.layers.pooling import AttentionPooling
 from calque.layers.positions import LearnedPositions, Sinusoids, rotate, sinusoids
-from calque.layers.recurrent import Int8Gates, Recurrence, state_parts
+from calque.layers.recurrent import Gates, Recurrence, state_parts
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.layers.sampled import SampledOutput, SampledOutputConfig
 from calque.layers.stack import RecurrentStack, StackConfig, split_layers
@@ -59,7 +59,7 @@ WITHOUT = {
     MovingBaseline,  # updated from rewards, not by gradients
     Sinusoids,  # no weights, and integer inputs
     Int8Linear,  # products of integers have no gradients
-    Int8Gates,
+    Gates,  # products for decoding
     Float64Linear,  # replaces a linear layer beside them
     PackedLinear,  # nn.Linear where gradients are needed, as is the next
     PaddedLinear,

@@ -8,8 +8,20 @@ from torch import nn
 
 from calque.layers.output import FullOutput
 from calque.layers.packed import WIDE, PackedLinear, pack, rounded_up
+from calque.native.operations import is_available
 
 MANY = 200  # rows, so that the packed weight is used
+
+
+@pytest.fixture(params=["kernel in C", "oneDNN"], autouse=True)
+def _kernel(request: pytest.FixtureRequest) -> None:
+    """Every test runs with both kinds of kernels."""
+    if request.param == "oneDNN":
+        request.getfixturevalue("without_kernels")
+
+
+def is_packed(layer: PackedLinear) -> bool:
+    return (layer._product if is_available() else layer._packed) is not None
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -21,7 +33,7 @@ def test_a_packed_layer_computes_what_the_plain_one_computes(shape: tuple[int, .
     inputs = torch.randn(shape)
     with torch.no_grad():
         torch.testing.assert_close(packed(inputs), plain(inputs), rtol=1e-5, atol=1e-5)
-        assert (packed._packed is not None) == (size == WIDE or inputs.numel() >= MANY * 33)
+        assert is_packed(packed) == (is_available() or size == WIDE or inputs.numel() >= MANY * 33)
         plain.weight.mul_(2)
         torch.testing.assert_close(packed(inputs), plain(inputs), rtol=1e-5, atol=1e-5)
 
@@ -32,7 +44,7 @@ def test_a_layer_can_be_used_in_inference_mode_and_copied() -> None:
         packed = PackedLinear.sharing(plain.weight, plain.bias)
         inputs = torch.randn(MANY, 8)
         torch.testing.assert_close(packed(inputs), plain(inputs))
-        assert packed._packed is not None
+        assert is_packed(packed)
         torch.testing.assert_close(copy.deepcopy(packed)(inputs), plain(inputs))
 
 
@@ -63,7 +75,7 @@ def test_large_layers_are_packed_and_parameters_keep_their_names() -> None:
         assert type(model[0]) is nn.Linear  # too small
         layers = [model[1][0], model[2].product]
         torch.testing.assert_close(run(model), expected)
-        assert all(isinstance(layer, PackedLinear) and layer._packed is not None for layer in layers)
+        assert all(isinstance(layer, PackedLinear) and is_packed(layer) for layer in layers)
         torch.testing.assert_close(run(copy.deepcopy(model)), expected)
 
 

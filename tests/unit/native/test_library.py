@@ -1,0 +1,62 @@
+"""The kernels are compiled once into a folder that only the user can write to; without a compiler there are none."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from calque.folders.cache import private_cache
+from calque.native.library import compile_kernels, compiled
+
+needs_compiler = pytest.mark.skipif(compiled().library is None, reason="the kernels are not compiled here")
+
+
+def environment(folder: Path, **values: str) -> dict[str, str]:
+    return {"XDG_CACHE_HOME": str(folder), "PATH": os.environ["PATH"], **values}
+
+
+@needs_compiler
+def test_compiled_once_and_found_again(tmp_path: Path) -> None:
+    first = compile_kernels(environment(tmp_path))
+    assert first.library is not None
+    assert str(first).startswith("compiled with ")
+    [path] = (tmp_path / "calque" / "native").iterdir()
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    made = path.stat().st_mtime_ns
+    assert compile_kernels(environment(tmp_path)).library is not None
+    assert path.stat().st_mtime_ns == made
+
+
+@needs_compiler
+def test_a_compiler_that_fails_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    compiler = tmp_path / "failing"
+    compiler.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "failing 1.0" && exit\necho "no such luck" >&2\nexit 1\n'
+    )
+    compiler.chmod(0o755)
+    result = compile_kernels(environment(tmp_path, CC=str(compiler)))
+    assert result.library is None
+    assert "failing" in result.reason and "no such luck" in result.reason
+    assert not list((tmp_path / "calque" / "native").iterdir())
+
+
+def test_switched_off(tmp_path: Path) -> None:
+    assert compile_kernels(environment(tmp_path, CALQUE_NATIVE="0")).library is None
+
+
+@needs_compiler
+def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = compile_kernels(environment(tmp_path))
+    assert result.library is None
+    assert "no C compiler" in result.reason
+
+
+@needs_compiler
+def test_a_folder_that_others_could_write_to_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "calque").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "calque" / "native").symlink_to(tmp_path / "elsewhere")
+    assert private_cache("native", environment=environment(tmp_path)) is None
+    assert "cache folder" in compile_kernels(environment(tmp_path)).reason

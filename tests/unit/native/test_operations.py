@@ -1,0 +1,239 @@
+"""Kernels in C compute what torch computes, and a row's result has the same bits whatever the other rows are."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from calque.layers.int8_linear import Int8Linear
+from calque.native.operations import (
+    FloatProduct,
+    Int8Product,
+    attend_source,
+    attend_steps,
+    best_words,
+    is_available,
+    is_usable,
+    lstm_cell,
+)
+from calque.tensors import best_candidates
+
+pytestmark = pytest.mark.skipif(not is_available(), reason="the kernels are not compiled here")
+SHAPES = [(1, 1), (3, 5), (33, 50), (64, 64), (100, 257), (256, 1000), (1031, 70)]  # inputs, outputs
+ROWS = [0, 1, 2, 5, 6, 7, 13, 200]
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+def close(actual: Tensor, expected: Tensor, *, tolerance: float = 1e-6) -> None:
+    """Compares with a float64 result, by the norm of all rows."""
+    error = (actual.double() - expected.double()).norm() / max(1.0, float(expected.double().norm()))
+    assert float(error) < tolerance
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_product_with_its_activation_and_residual_sum(shape: tuple[int, int], rows: int) -> None:
+    inputs, outputs = shape
+    weight, bias = torch.randn(outputs, inputs), torch.randn(outputs)
+    x, added = torch.randn(rows, inputs), torch.randn(rows, outputs)
+    product, plain = FloatProduct(weight, bias), F.linear(x.double(), weight.double(), bias.double())
+    close(product(x), plain)
+    close(product(x, relu=True), plain.relu())
+    close(product(x, relu=True, added=added), plain.relu() + added)
+    close(FloatProduct(weight, None)(x), plain - bias)
+
+
+def test_inputs_may_have_any_layout_and_number_of_dimensions() -> None:
+    weight = torch.randn(20, 10)
+    product, wide = FloatProduct(weight, None), torch.randn(6, 4, 30)
+    for inputs in (wide[..., :10], wide[:, 1, 10:20], wide[..., ::3], torch.randn(10, 7).T, torch.randn(10)):
+        close(product(inputs), inputs.double() @ weight.double().T)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_8_bit_products_have_the_bits_of_torch(
+    shape: tuple[int, int], rows: int, request: pytest.FixtureRequest
+) -> None:
+    inputs, outputs = shape
+    layer = Int8Linear.of(torch.randn(outputs, inputs), torch.randn(outputs))
+    x = torch.randn(rows, inputs) * torch.logspace(-3, 3, max(rows, 1))[:rows, None]
+    product = Int8Product(layer.weight, layer.scales, layer.bias)
+    actual, rectified = product(x), product(x, relu=True, added=x[:, :1].expand(-1, outputs).contiguous())
+    request.getfixturevalue("without_kernels")
+    expected = layer(x)
+    assert torch.equal(actual, expected)
+    assert torch.equal(rectified, expected.relu() + x[:, :1])
+
+
+def test_the_largest_levels_do_not_overflow_and_rows_of_zeros_give_the_bias() -> None:
+    weight, bias = torch.ones(64, 4096), torch.arange(64.0)
+    layer = Int8Linear.of(weight, bias)
+    product = Int8Product(layer.weight, layer.scales, layer.bias)
+    close(product(torch.ones(2, 4096)), 4096 + bias.expand(2, -1), tolerance=1e-5)
+    close(product(-torch.ones(2, 4096)), -4096 + bias.expand(2, -1), tolerance=1e-5)
+    assert torch.equal(product(torch.zeros(1, 4096)), bias[None])
+
+
+@pytest.mark.parametrize("kind", ["float", "int8"])
+def test_the_bits_of_a_row_do_not_depend_on_the_other_rows(kind: str) -> None:
+    weight, bias, x = torch.randn(130, 77), torch.randn(130), torch.randn(400, 77)
+    layer = Int8Linear.of(weight, bias)
+    product = FloatProduct(weight, bias) if kind == "float" else Int8Product(layer.weight, layer.scales, layer.bias)
+    together = product(x)
+    for start, stop in ((0, 1), (7, 9), (50, 61), (199, 400)):
+        assert torch.equal(product(x[start:stop]), together[start:stop])
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_do_not_change_a_bit(threads: int) -> None:
+    weight, x, before = torch.randn(300, 64), torch.randn(70, 64), torch.get_num_threads()
+    layer = Int8Linear.of(weight, torch.zeros(300))
+    products = [FloatProduct(weight, None), Int8Product(layer.weight, layer.scales, layer.bias)]
+    logits, lengths = torch.randn(70, 500), torch.full((70,), 9)
+    attention = torch.randn(70, 2, 16), torch.randn(70, 2, 9, 16), torch.randn(70, 2, 9, 16)
+    results = []
+    for count in (1, threads):
+        torch.set_num_threads(count)
+        best = best_words(logits, count=4, end=2)
+        assert best is not None
+        attended = attend_source(*attention, sentences=torch.arange(70), lengths=lengths, scale=0.25)
+        results.append([*(product(x) for product in products), *best, attended, *lstm_cell(x, x, x[:, :16])])
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(1, 1), (4, 4), (6, 2), (4, 1)])
+@pytest.mark.parametrize("width", [3, 16, 24, 64, 100])
+def test_attention_over_a_source(heads: int, groups: int, width: int) -> None:
+    lengths, size = torch.tensor([13, 1, 5, 7, 8, 9, 3]), 13
+    sentences = torch.tensor([0, 0, 0, 1, 2, 2, 4, 5, 6, 6])
+    queries = torch.randn(len(sentences), heads, width)
+    for keys in (torch.randn(7, size, groups, width).transpose(1, 2), torch.randn(7, groups, size, width)):
+        values = torch.randn(7, groups, size, width)
+        actual = attend_source(queries, keys, values, sentences=sentences, lengths=lengths, scale=width**-0.5)
+        close(actual, plain_attention(queries, keys, values, sentences=sentences, lengths=lengths, scale=width**-0.5))
+
+
+def plain_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, *, sentences: Tensor, lengths: Tensor, scale: float
+) -> Tensor:
+    """softmax(scale · q·k) v in float64, one query and head at a time."""
+    rows = []
+    for query, sentence in zip(queries.double(), sentences.tolist(), strict=True):
+        length, shared = int(lengths[sentence]), len(query) // keys.shape[1]
+        for head, vector in enumerate(query):
+            of_head = keys[sentence, head // shared, :length].double()
+            weights = (scale * (of_head @ vector)).softmax(dim=0)
+            rows.append(weights @ values[sentence, head // shared, :length].double())
+    return torch.stack(rows).view(len(queries), -1)
+
+
+def test_additive_attention_and_its_weights() -> None:
+    queries, keys, values, vector = torch.randn(5, 1, 37), torch.randn(3, 8, 37), torch.randn(3, 8, 50), torch.randn(37)
+    sentences, lengths, weights = torch.tensor([0, 0, 1, 2, 2]), torch.tensor([8, 3, 5]), torch.empty(5, 8)
+    actual = attend_source(
+        queries,
+        keys[:, None],
+        values[:, None],
+        sentences=sentences,
+        lengths=lengths,
+        scale=1.0,
+        additive=vector,
+        weights=weights,
+    )
+    scores = (queries.double() + keys[sentences].double()).tanh() @ vector.double()
+    is_padding = torch.arange(8) >= lengths[sentences][:, None]
+    expected = scores.masked_fill(is_padding, -math.inf).softmax(dim=1)
+    close(weights, expected)
+    assert weights[is_padding].eq(0).all()
+    close(actual, (expected[:, None] @ values[sentences].double()).squeeze(1))
+
+
+def test_padding_changes_no_bit_of_attention() -> None:
+    queries, sentences, lengths = torch.randn(4, 2, 20), torch.tensor([0, 1, 1, 2]), torch.tensor([5, 3, 4])
+    keys, values = torch.randn(2, 3, 2, 5, 20).unbind(0)
+    padded = [F.pad(part, (0, 0, 0, 9), value=math.nan) for part in (keys, values)]
+    results = [
+        attend_source(queries, *memory, sentences=sentences, lengths=lengths, scale=0.2)
+        for memory in ((keys, values), padded)
+    ]
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_self_attention_reads_the_tokens_of_ancestors(groups: int) -> None:
+    heads, width, size, rows = 4, 12, 6, 9
+    steps = [torch.randn(rows + place, 2 * groups * width) for place in range(size)]
+    ancestors = torch.randint(rows, (11, size), dtype=torch.int32)
+    queries = torch.randn(11, heads * width)
+    actual = attend_steps(queries, steps, ancestors, heads=heads, groups=groups)
+    read = torch.stack([step[index.long()] for step, index in zip(steps, ancestors.T, strict=True)], dim=1)
+    keys, values = (part.unflatten(2, (groups, width)).transpose(1, 2) for part in read.chunk(2, dim=2))
+    expected = plain_attention(
+        queries.view(11, heads, width),
+        keys,
+        values,
+        sentences=torch.arange(11),
+        lengths=torch.full((11,), size),
+        scale=width**-0.5,
+    )
+    close(actual, expected)
+
+
+@pytest.mark.parametrize("words", [5, 63, 64, 65, 200, 1000, 8001])
+@pytest.mark.parametrize("count", [1, 4, 5])
+def test_the_best_words_and_ties(words: int, count: int) -> None:
+    logits = torch.randn(30, words) * 3
+    logits[3] = 0
+    logits[4] = torch.randint(3, (words,)).float()
+    logits[5, 1:] = -math.inf
+    best = best_words(logits, count=count, end=2)
+    assert best is not None
+    log_probs = F.log_softmax(logits, dim=-1)
+    expected, indices = best_candidates(log_probs, count=count)
+    torch.testing.assert_close(best[0], expected, atol=2e-6, rtol=1e-6)
+    is_finite = expected.isfinite()  # the order of words with probability 0 is not specified
+    assert torch.equal(best[1][is_finite], indices[is_finite])
+    torch.testing.assert_close(best[2], log_probs[:, 2], atol=2e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_logits_that_are_not_finite_are_left_to_torch(bad: float) -> None:
+    logits = torch.zeros(3, 100)
+    logits[1, 70] = bad
+    assert best_words(logits, count=3, end=2) is None
+    assert best_words(torch.full((1, 100), -math.inf), count=3, end=2) is None
+
+
+@pytest.mark.parametrize("width", [1, 16, 37, 256])
+def test_the_cell_of_an_lstm(width: int) -> None:
+    entering, recurring, cell = torch.randn(9, 4 * width) * 4, torch.randn(9, 8 * width), torch.randn(9, width)
+    recurring = recurring[:, : 4 * width]
+    hidden, after = lstm_cell(entering, recurring, cell)
+    enter, forget, candidate, leave = (entering.double() + recurring).chunk(4, dim=1)
+    expected = forget.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
+    torch.testing.assert_close(after.double(), expected, atol=5e-7, rtol=1e-6)
+    torch.testing.assert_close(hidden.double(), leave.sigmoid() * expected.tanh(), atol=5e-7, rtol=1e-6)
+
+
+def test_the_cell_of_an_lstm_saturates() -> None:
+    gates = torch.tensor([[1e4, 1e4, -1e4, 1e4], [-1e4, -1e4, 1e4, -1e4]])
+    hidden, after = lstm_cell(gates, torch.zeros(2, 4), torch.full((2, 1), 3.0))
+    torch.testing.assert_close(after, torch.tensor([[2.0], [0.0]]))
+    torch.testing.assert_close(hidden, torch.tensor([[math.tanh(2.0)], [0.0]]))
+
+
+def test_kernels_are_for_float32_on_a_cpu_without_gradients() -> None:
+    assert is_usable(torch.zeros(1))
+    assert not is_usable(torch.zeros(1, dtype=torch.float64))
+    with torch.inference_mode(False), torch.enable_grad():
+        assert not is_usable(torch.zeros(1))
