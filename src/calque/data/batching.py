@@ -224,7 +224,7 @@ def static_sizes(widths: Sequence[Widths], *, spans: Sequence[Span], budget: int
         zero_widths = Widths(np.broadcast_to(zero, len(widths[0].lengths)))
         sizes = static_sizes([widths[0], zero_widths], spans=spans, budget=budget, limit=limit)
         return tuple(size._replace(widths=size.widths[:1]) for size in sizes)
-    assert len(widths) == 2, "static shapes are searched over two axes"
+    assert len(widths) == 2, "static shapes need one or two padded axes"
     chunks = [(span, at) for span in spans if span.weight > 0 for at in _chunks(span)]
     longest = [max((int(axis[at].max()) for _, at in chunks), default=0) for axis in widths]
     counts = [np.zeros(size + 1) for size in longest]

@@ -282,4 +282,4 @@ class _Ids:
         """The line and problem of a multiword token that extends beyond the last word."""
         if self.token_end <= self.word:
             return []
-        return [(self.token_line, f"multiword token {self.token}, but the last word is {self.word}")]
+        return [(self.token_line, f"multiword token {self.token} extends beyond the last word, {self.word}")]

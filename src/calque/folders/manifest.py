@@ -23,7 +23,7 @@ LARGEST_FOLDER = 1 << 40
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_CHANGED = f"{MANIFEST}: changed since it was written (its seal does not match)"
+_CHANGED = f"{MANIFEST}: changed since it was written (the SHA-256 in its key `seal` does not match)"
 
 
 class FileEntry(NamedTuple):

@@ -93,7 +93,7 @@ def refuse_unfit(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str
         if name in weights and weights[name].shape != value.shape
     ]
     problems += [
-        f"{name} is of {weights[name].dtype}, expected {value.dtype}"
+        f"{name} has dtype {weights[name].dtype}, expected {value.dtype}"
         for name, value in expected.items()
         if name in weights and weights[name].is_floating_point() != value.is_floating_point()
     ]
