@@ -244,7 +244,7 @@ def test_unknown_words_of_a_prompt_are_named(runs: dict[str, Path], tmp_path: Pa
 def test_an_arpa_file_of_pieces_needs_their_tokenizer(word: str, warns: bool, tmp_path: Path, command: Command) -> None:
     lines = ["\\data\\", "ngram 1=4", "", "\\1-grams:", "-1\t<unk>", "-1\t</s>", "-99\t<s>", f"-0.1\t{word}", "\\end\\"]
     answer = command("ngram", "import", write(tmp_path / "pieces.arpa", lines), tmp_path / "model")
-    assert answer.code == 0 and ("without --like" in answer.err) == warns, answer.err
+    assert answer.code == 0 and ("use --like MODEL" in answer.err) == warns, answer.err
 
 
 def test_mistakes(runs: dict[str, Path], translators: dict[str, Path], tmp_path: Path, command: Command) -> None:
