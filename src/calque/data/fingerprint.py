@@ -1,4 +1,4 @@
-"""The fingerprint of a prepared store: the settings and files it was made from, as plain values to compare."""
+"""The fingerprint of a prepared store: the settings and file hashes that it was made from, as comparable values."""
 
 import hashlib
 import json
