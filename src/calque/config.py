@@ -66,8 +66,8 @@ Values = dict[str, Any]
 def refuse_unused(config: Config, uses: Mapping[str, tuple[bool, str]], info: ValidationInfo) -> None:
     """Raises a ValueError that names every key that is set but has no effect, unless its value is the default.
 
-    `uses` maps a key to whether it has an effect and to the setting that would give it one. Defaults pass even when set
-    explicitly, because a config that was written out lists all of them.
+    `uses` maps a key to whether it has an effect, and to the setting that it needs to have one. Default values are
+    accepted even if set explicitly, because a config that was written to a file lists all of them.
     """
     if (info.context or {}).get("written"):
         return
@@ -410,7 +410,7 @@ def _locate(
 
 @lru_cache(maxsize=8)
 def _paths_ending(root: type[BaseModel]) -> dict[str, tuple[str, ...]]:
-    """All dotted keys of a config that lie in sections, grouped by their last part."""
+    """The dotted keys of all settings in sections of a config, grouped by the last part of the key."""
     paths: dict[str, tuple[str, ...]] = {}
     for path in _paths(root):
         sections, _, last = path.rpartition(".")

@@ -70,7 +70,7 @@ def map_rows(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
 
 
 def select_rows(tree: Tree, rows: Tensor) -> Tree:
-    """The tree restricted to `rows` (indices, repeats allowed). A node with a `select` method uses that instead."""
+    """The tree restricted to `rows` (indices, repeats allowed). A node with a method `select` selects its own rows."""
     if hasattr(tree, "select") and not isinstance(tree, Tensor):
         return tree.select(rows)  # type: ignore[no-any-return]
     match tree:
@@ -82,7 +82,7 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
 
 
 def move_rows(tree: Tree, rows: Tensor, *, size: int) -> Tree:
-    """`select_rows` for states of fixed shape, with room for `size` tokens. A node with a `moved` method uses that."""
+    """`select_rows` for states of fixed shape: a node with a method `moved` also gets room for `size` tokens."""
     if hasattr(tree, "moved"):
         return tree.moved(rows, size=size)  # type: ignore[no-any-return]
     if isinstance(tree, tuple):
@@ -170,7 +170,7 @@ def _best_by_key(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
 def _top(scores: Tensor, *, count: int, blocks: Sequence[int] = (64, 8)) -> tuple[Tensor, Tensor]:
     """`topk`. On a CPU, only the blocks of 64, then 8 values with the largest maxima are searched.
 
-    The `count` best values lie in at most `count` blocks. With 8,000 values and a `count` of 11 it is twice as fast.
+    The `count` best values lie in at most `count` blocks. With 8,000 values and a `count` of 11, this is twice as fast.
     """
     rows, size = scores.shape
     block = next((block for block in blocks if size // block >= 2 * count), 0)

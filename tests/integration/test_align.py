@@ -206,7 +206,7 @@ def test_what_cannot_be_aligned_is_rejected(command: Command, files: dict[str, P
     refused(command("align", *source, *target, "--symmetrise", "grow"), "--symmetrise: 'grow' is not one of")
     refused(command("align", *source, *target, "--iterations", 0, 5), "--iterations is 0 5", "at least 1")
     for arguments in ((*source, *target, "--iterations", 5), ("--iterations", 5, *source, *target)):
-        refused(command("align", *arguments), "--iterations needs 2 values, N N: the number of EM iterations of IBM 1")
+        refused(command("align", *arguments), "--iterations needs 2 values, N N: the EM iterations of IBM 1, and those")
     refused(command("align", *source, *target, "--output", files["source"]), "is also an input")
     refused(command("align", *source, *target, "--lexicon", tmp_path), "is a folder; name a file for --lexicon")
     refused(command("align", *source, *target, "--output", "a", "--lexicon", "a"), "name two files")

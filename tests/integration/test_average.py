@@ -49,7 +49,7 @@ def test_the_last_checkpoints_are_averaged(
     answer = command("average", run, *options, "--output", tmp_path / "mean")
     assert (answer.code, answer.out) == (0, f"{tmp_path / 'mean'}\n")
     several = f"averaged {len(steps)} checkpoints: steps {', '.join(map(str, steps))}"
-    single = f"there is only one checkpoint, so the model is that of step {steps[0]}"
+    single = f"only one checkpoint was found, so nothing was averaged; the model is that of step {steps[0]}"
     assert (several if len(steps) > 1 else single) in answer.err
     averaged = load_file(tmp_path / "mean" / "weights.safetensors")
     for name, value in expected(run, *steps).items():

@@ -105,7 +105,7 @@ def test_doctor_says_which_number_of_threads_to_set(command: Command, monkeypatc
     answer = command("doctor", "--tune")
     assert answer.code == 0
     assert "  4 threads     400 target tokens per second\n" in answer.out
-    assert answer.out.endswith("set training.threads=4: calque train ... training.threads=4\n")
+    assert answer.out.endswith("fastest with: calque train ... training.threads=4\n")
     assert "--tune" in command("doctor", "--help").out
     assert "threads=" not in command("doctor").out
 

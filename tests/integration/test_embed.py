@@ -199,7 +199,10 @@ def test_mistakes_are_named(run: Path, corpus, tmp_path: Path, command: Command)
         (["embed", run, "--input", source, "--nearest", target, "--top", "0"], "at least 1"),
         (["embed", run, "--input", source, "--nearest", tmp_path / "empty"], "no line contains words"),
         (["embed", run, "--input", source, "--output", source], "is also an input"),
-        (["embed", run, "--input", source, "--output", tmp_path / "v.jsonl"], "add --jsonl, or name it .npy"),
+        (
+            ["embed", run, "--input", source, "--output", tmp_path / "v.jsonl"],
+            "add --jsonl, or choose a name that ends in .npy",
+        ),
         (["embed", run, "--input", source, "--output", "/dev/stdout"], "add --jsonl"),
         (["embed", tmp_path, "--input", source], "has no manifest.json"),
         (["evaluate", run, "--source", source, "--target", short], "40 lines"),

@@ -68,7 +68,7 @@ def test_what_if_and_side_by_side(command, trained: Path, tmp_path: Path) -> Non
     translations = [line for line in text.splitlines() if line.startswith("translation")]
     assert len(translations) == 2
     assert all(line.split()[1] == "c" for line in translations)
-    assert text.count("what if      it had to begin with 'c'\n") == 2
+    assert text.count("what if      the translation had to begin with 'c'\n") == 2
     moved = command("inspect", trained, TEXT, "--attend", "1:2", "--format", "json")
     (sentence,) = json.loads(moved.out)["sentences"]
     assert sentence["attention"]["maps"][0]["weights"][0][0][1] == 1

@@ -229,7 +229,7 @@ def test_arpa_files_are_exported_and_imported(
 def test_unknown_words_of_a_prompt_are_named(runs: dict[str, Path], tmp_path: Path, command: Command) -> None:
     answer = command("generate", runs["lines"], "--prompt", "the zebra sees zebra", "--maximum", 2)
     assert answer.code == 0 and answer.err.count("zebra") == 1, answer.err
-    assert "prompt 1: read as unknown, because not in the model's vocabulary: 'zebra'" in answer.err
+    assert "prompt 1: not in the model's vocabulary, and therefore read as <unk>: 'zebra'" in answer.err
     assert command("generate", runs["lines"], "--prompt", "the n1", "--maximum", 2).err == ""
     (tmp_path / "empty").write_text("")
     answer = command("score", runs["lines"], "--target", tmp_path / "empty")
@@ -244,7 +244,7 @@ def test_unknown_words_of_a_prompt_are_named(runs: dict[str, Path], tmp_path: Pa
 def test_an_arpa_file_of_pieces_needs_their_tokenizer(word: str, warns: bool, tmp_path: Path, command: Command) -> None:
     lines = ["\\data\\", "ngram 1=4", "", "\\1-grams:", "-1\t<unk>", "-1\t</s>", "-99\t<s>", f"-0.1\t{word}", "\\end\\"]
     answer = command("ngram", "import", write(tmp_path / "pieces.arpa", lines), tmp_path / "model")
-    assert answer.code == 0 and ("without --like" in answer.err) == warns, answer.err
+    assert answer.code == 0 and ("use --like MODEL" in answer.err) == warns, answer.err
 
 
 def test_mistakes(runs: dict[str, Path], translators: dict[str, Path], tmp_path: Path, command: Command) -> None:

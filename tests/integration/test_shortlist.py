@@ -72,10 +72,16 @@ def test_a_shortlist_is_built_and_used(
     plain = command("translate", copy, "--input", sentences)
     listed = command("translate", copy, "--input", sentences, "--shortlist")
     assert (listed.code, listed.out) == (0, plain.out)
-    assert "shortlist: 0 of 4 lines (0.0 %) were translated with all words (shortlist_threshold=0.1)" in listed.err
+    assert (
+        "shortlist: 0 of 4 lines (0.0 %) were translated with the whole vocabulary (shortlist_threshold=0.1)"
+        in listed.err
+    )
     everything = command("translate", copy, "--input", sentences, "shortlist=true", "shortlist_threshold=1")
     assert everything.out == plain.out
-    assert "shortlist: 4 of 4 lines (100.0 %) were translated with all words (shortlist_threshold=1)" in everything.err
+    assert (
+        "shortlist: 4 of 4 lines (100.0 %) were translated with the whole vocabulary (shortlist_threshold=1)"
+        in everything.err
+    )
     rows = command("translate", copy, "--input", sentences, "--shortlist", "--format", "jsonl").out.splitlines()
     best = [json.loads(row)["candidates"][0] for row in rows]
     assert [candidate.get("shortlisted", False) for candidate in best] == [bool(line) for line in LINES]

@@ -135,7 +135,9 @@ def test_recordings_are_inspected_in_every_format(spoken: Spoken, tmp_path: Path
     given = command("inspect", spoken.run, "--audio", first, "--target", "low high")
     assert given.code == 0 and "low high (given)" in given.out and "warning" not in given.err
     unknown = command("inspect", spoken.run, "--audio", first, "--target", "low lower")
-    assert f"warning: --target for {spoken.run}: read as unknown" in unknown.err and "'lower'" in unknown.err
+    assert (
+        f"warning: --target for {spoken.run}: not in the model's vocabulary" in unknown.err and "'lower'" in unknown.err
+    )
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def test_unverifiable_files_are_not_written(tmp_path: Path, name: str) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).touch()
 
-    with pytest.raises(FolderError, match="cannot be sealed"):
+    with pytest.raises(FolderError, match="cannot be listed in a manifest"):
         write(tmp_path / "model", fill=unverifiable)
     assert names(tmp_path) == []
 

@@ -62,9 +62,7 @@ def align(
     ] = "hmm",
     iterations: Annotated[
         tuple[int, int],
-        typer.Option(
-            metavar="N N", help="The number of EM iterations of IBM 1, then of the model that it initialises."
-        ),
+        typer.Option(metavar="N N", help="The EM iterations of IBM 1, and those of the model that IBM 1 initialises."),
     ] = (5, 5),
     tension: Annotated[
         float | None,
@@ -224,7 +222,7 @@ def _align(pairs: "TextPairs", settings: "AlignmentSettings", *, direction: str)
 def _symmetrised(
     forward: "WordAlignments | None", backward: "WordAlignments | None", *, pairs: int, method: Any
 ) -> Iterator[list[tuple[int, int]]]:
-    """Yields the links of each pair; a direction that the method does not use may be None."""
+    """Yields the symmetrised links of each pair; `forward` or `backward` may be None if the method does not use it."""
     from calque.statistics.symmetrisation import symmetrise
 
     for pair in range(pairs):

@@ -49,7 +49,9 @@ def average(
     folder = output or run / "averaged"
     steps = average_run(run, of=selection, count=count, output=folder)
     if len(steps) == 1:
-        typer.echo(f"there is only one checkpoint, so the model is that of step {steps[0]}", err=True)
+        typer.echo(
+            f"only one checkpoint was found, so nothing was averaged; the model is that of step {steps[0]}", err=True
+        )
     else:
         typer.echo(f"averaged {len(steps)} checkpoints: steps {', '.join(map(str, steps))}", err=True)
     typer.echo(folder)

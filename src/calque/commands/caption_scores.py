@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 UNUSED = {
     "language_weight": "it is not supported for captioners",
-    **dict.fromkeys(("maximum_ratio", "maximum_extra", "minimum_ratio"), "an image has no words"),
+    **dict.fromkeys(
+        ("maximum_ratio", "maximum_extra", "minimum_ratio"),
+        "it depends on the length of a source text, which an image does not have",
+    ),
 }
 """The search settings that have no effect on captions, with the reason."""
 

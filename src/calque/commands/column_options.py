@@ -36,9 +36,10 @@ def file_format(path: Path) -> "ColumnFormat | None":
 
 
 def found_format(path: Path, *, is_columns: bool = False) -> "ColumnFormat | None":
-    """The format of a file of labelled words: that of its suffix; without a known one, CoNLL-U by its content, or None.
+    """The format of a file of labelled words, according to its suffix.
 
-    With `is_columns`, a file without a known suffix is a column file.
+    A file with an unknown suffix is a column file if `is_columns`, and CoNLL-U if its first word line is; otherwise its
+    format is None.
     """
     if format := file_format(path):
         return format
@@ -48,7 +49,7 @@ def found_format(path: Path, *, is_columns: bool = False) -> "ColumnFormat | Non
 
 
 def is_conllu(path: Path, *, columns: str | None = None) -> bool:
-    """Whether a file is CoNLL-U, by its suffix or, without a known one and without --columns, by its content."""
+    """Whether a file is CoNLL-U: by its suffix or, for an unknown suffix without --columns, by its content."""
     return found_format(path, is_columns=columns is not None) == "conllu"
 
 
@@ -76,7 +77,7 @@ def refuse_idle_columns(columns: str | None, *paths: Path | None) -> None:
 
 
 def refuse_unnamed_columns(path: Path, *, columns: str | None = None) -> None:
-    """Raises a ConfigError if a file has more columns than --columns names (without the option: form and label)."""
+    """Raises a ConfigError if a file has more columns than --columns names; the default names are form and label."""
     from calque.data.column_files import file_sentences
 
     if is_conllu(path, columns=columns) or is_pipe(path):
@@ -86,5 +87,5 @@ def refuse_unnamed_columns(path: Path, *, columns: str | None = None) -> None:
     if first is not None and len(first.cells[0]) > len(names):
         raise ConfigError(
             f"{path} has {len(first.cells[0])} columns; name them all with --columns, e.g. --columns form,pos,chunk. "
-            "The last one is predicted unless --label names another"
+            "The last column is predicted unless --label names another"
         )

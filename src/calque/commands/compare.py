@@ -95,7 +95,9 @@ def compare(
         int | None,
         count_option(help="The number of sentences to show in each direction, better and worse; 1000 by default."),
     ] = None,
-    beam: Annotated[int | None, count_option(help="The beam size of all systems; RUN:beam=1 sets it for one.")] = None,
+    beam: Annotated[
+        int | None, count_option(help="The beam size of all systems; RUN:beam=1 sets it for one system.")
+    ] = None,
     format: Annotated[str, choice_option(choices=FORMATS, help="The format of standard output.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Annotated[

@@ -1,4 +1,4 @@
-"""`calque compare --images`: captioners, or files of captions, on the images of a manifest."""
+"""`calque compare --images`: compares captioners, or files of captions, on the images of a manifest."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def compare_captions(request: ComparisonRequest) -> Document:
-    """The document that compares captions like translations, with the first caption of each image as its reference."""
+    """Compares captions like translations, with the first caption of each image as its reference.
+
+    Returns the comparison as a JSON document.
+    """
     from calque.commands.progress import preparing
     from calque.engine.captioner_boxes import manifest_entries
     from calque.evaluation.comparison.translations import EvaluationSet, System, check_systems, compare_translations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def compare_texts(request: ComparisonRequest) -> Document:
-    """The document that compares language models on a text; blank lines are left out."""
+    """Compares language models on a text, without its blank lines; returns the comparison as a JSON document."""
     from calque.commands.progress import counting
     from calque.engine import TextGenerator
     from calque.evaluation.comparison.language_models import ScoredSystem, TextTest, compare_language_models

@@ -1,4 +1,4 @@
-"""`calque compare --audio`: speech recognisers, or files of transcripts, on the recordings of a manifest."""
+"""`calque compare --audio`: compares speech recognisers, or files of transcripts, on the recordings of a manifest."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,10 @@ SHOWN_CONFUSIONS, SHOWN_RECORDINGS = 10, 5
 
 
 def compare_recordings(request: ComparisonRequest) -> Document:
-    """The document that compares transcripts by word and character errors; models transcribe the recordings first."""
+    """Compares transcripts by word and character errors; models transcribe the recordings first.
+
+    Returns the comparison as a JSON document.
+    """
     from calque.data.audio import Clip
     from calque.evaluation.comparison.transcripts import (
         TranscribedSystem,

@@ -1,4 +1,4 @@
-"""`calque compare --sequences`: recommenders, as a document and as tables for the terminal."""
+"""`calque compare --sequences`: compares recommenders, as a JSON document and as tables for the terminal."""
 
 import time
 from collections import Counter
@@ -15,7 +15,7 @@ SHOWN_USERS = 8
 
 
 def compare_recommenders(request: ComparisonRequest) -> Document:
-    """The document that compares recommenders by the rank of the last item of every user in a file."""
+    """Compares recommenders by the rank of every user's last item; returns the comparison as a JSON document."""
     from calque.commands.progress import counting
     from calque.commands.recommender_scores import read_test_users
     from calque.engine import Recommender

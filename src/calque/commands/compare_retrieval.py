@@ -14,7 +14,7 @@ SHOWN = 10  # pairs in the terminal
 
 
 def compare_vectors(request: ComparisonRequest) -> Document:
-    """The document that compares the sentence vectors of models on two files of partner sentences."""
+    """Compares the sentence vectors of models on two files of partner sentences; returns a JSON document."""
     from calque.engine import load
     from calque.evaluation.comparison.retrievals import RetrievalSystem, RetrievalTest, compare_retrievals
 
@@ -35,7 +35,7 @@ def compare_vectors(request: ComparisonRequest) -> Document:
 
 
 def retrieval_tables(document: Document) -> Iterator[Block]:
-    """The tables of a comparison for the terminal, each with its title."""
+    """The tables of a comparison of sentence vectors, each with its title."""
     test, systems, metrics = document["test"], document["systems"], document["metrics"]
     names = [system["name"] for system in systems]
     rows: list[Row] = [["system", *(metric["title"] for metric in metrics), "different"]]
@@ -47,13 +47,16 @@ def retrieval_tables(document: Document) -> Iterator[Block]:
     lengths: list[Row] = [["words", "pairs", *names]]
     for row in document["lengths"]:
         lengths.append([row["label"], f"{row['count']:,}", *(f"{share:.1f}" for share in row["systems"])])
-    yield "top-1, mean of both directions, %, by words of the source", aligned(lengths)
+    yield "top-1 accuracy, %, mean of both directions, by number of source words", aligned(lengths)
     pairs: list[Row] = [["line", *names, "source"]]
     for item in document["sentences"]["items"][:SHOWN]:
         ranks = [f"{ranks['to_target']:,}, {ranks['to_source']:,}" for ranks in item["systems"]]
         pairs.append([str(item["line"]), *ranks, item["source"]])
     if len(pairs) > 1:
-        yield "ranks of the partner, to target and to source, where the systems differ most", aligned(pairs)
+        yield (
+            "pairs on which the systems differ most: ranks of the target for the source, of the source for the target",
+            aligned(pairs),
+        )
     yield from size_and_speed(systems, names_of(systems), unit="sentences")
 
 

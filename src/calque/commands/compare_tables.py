@@ -1,4 +1,4 @@
-"""The parts that the tables of comparisons share."""
+"""Tables and texts that all kinds of comparisons share."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +17,10 @@ def p_value_text(value: float | None) -> str:
 
 
 def significance_note(document: Document, *, place: str = "") -> str:
-    """The part of a title that says which test gives the p-values, and in which `place`; empty without a test."""
+    """The part of a table's title that names the significance test; empty without a test.
+
+    `place` says where the table shows the p-values, e.g. "in parentheses, ".
+    """
     trials = document["randomisation"]["samples"]
     baseline = document["systems"][0]["name"]
     return f"; {place}p-values against {baseline} by approximate randomisation, {trials:,} trials" if trials else ""

@@ -1,4 +1,4 @@
-"""`calque compare --conll`: taggers, or files that taggers labelled."""
+"""`calque compare --conll`: compares taggers, or files that taggers labelled."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ SHOWN_LABELS, SHOWN_CONFUSIONS = 25, 10
 
 
 def compare_labels(request: ComparisonRequest) -> Document:
-    """The document that compares taggers, or files that taggers labelled, on a file of labelled words."""
+    """Compares taggers, or files that taggers labelled, on a file of labelled words; returns a JSON document."""
     from calque.engine import Tagger
     from calque.evaluation.comparison.taggings import TaggedSystem, TaggedTest, compare_taggings
     from calque.text.span_labels import has_spans

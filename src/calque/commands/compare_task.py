@@ -58,6 +58,6 @@ class TaskComparison(NamedTuple):
 
 
 def refuse_files(arguments: Sequence[Argument], reason: str) -> None:
-    """Raises a ConfigError if a system is given as a file of output although a model is needed."""
+    """Raises a ConfigError if a system is given as a file with its output; `reason` says why a model is needed."""
     if files := [str(argument.path) for argument in arguments if argument.is_file]:
         raise ConfigError(f"{', '.join(files)}: not a run or model folder; {reason}")

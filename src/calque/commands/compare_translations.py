@@ -19,7 +19,7 @@ METRICS = ("bleu", "chrf", "ter")
 
 
 def compare_translation_systems(request: ComparisonRequest) -> Document:
-    """The document that compares translations; models translate the test set first."""
+    """Compares translations and returns a JSON document; models translate the test set first."""
     from calque.commands.progress import preparing
     from calque.evaluation.comparison.translations import EvaluationSet, compare_translations
 

@@ -49,7 +49,7 @@ class Argument(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The path of the system, and its kind: hypotheses, run or model."""
+        """The path of the system, and its kind: hypotheses (a file with its output), run or model."""
         kind = "hypotheses" if self.is_file else "run" if (self.path / "model").is_dir() else "model"
         return {"path": str(self.path), "kind": kind, "settings": list(self.settings)}
 
@@ -158,7 +158,7 @@ class Translated(NamedTuple):
 def translate(
     argument: Argument, sources: Sequence[str], *, beam: int | None, device: "DeviceName", precision: "PrecisionName"
 ) -> Translated:
-    """The hypotheses in a system's file, or the translations of its model, with facts about the system."""
+    """The translations in a system's output file or, if the system is a model, its translations of the test set."""
     if argument.is_file:
         return Translated(read_lines(argument.path), argument.facts)
     from calque.commands.loading import search_of
@@ -282,7 +282,7 @@ def _number(value: Any) -> float | None:
 
 
 def training_data(arguments: Sequence[Argument]) -> "tuple[DataConfig, str] | None":
-    """The training data of the first run that records it and whose files exist, with its description."""
+    """The training data, with a description, of the first run that records its data and whose files still exist."""
     from calque.config import check, read_toml
     from calque.data.corpora import DataConfig, paths
     from calque.training.runs import section

@@ -32,7 +32,7 @@ class CorpusKind(NamedTuple):
     systems: tuple[str, ...]
     """The systems of the task, the default first."""
     corpus: Callable[[Path, str | None], dict[str, Any]]
-    """Returns the values of a config's corpus, given a file and the option --columns."""
+    """Returns the config values of a corpus, given its file and the value of --columns."""
 
     def corpora(self, train: Paths, valid: Paths, *, columns: str | None = None) -> Corpora:
         """The config's data section, as plain values, with the corpora of this option and of its --valid- option."""
@@ -78,7 +78,7 @@ READS = {
     "recognition": "a speech recogniser reads recordings: give --audio MANIFEST",
     "captioning": "a captioner reads images: give --images with a manifest of images and captions",
 }
-"""For each task, the end of the message if its corpora belong to another task."""
+"""For each task, the end of the error message for corpora that belong to another task."""
 
 PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "translation": {"kind": "files", "source": "train.source", "target": "train.target"},
@@ -137,7 +137,7 @@ def add_alignments(corpora: list[dict[str, Any]], alignments: Paths) -> None:
 
 
 def task_kind(values: dict[str, Any]) -> str:
-    """The kind of the task in unchecked config values; if the task section does not set it, the model decides."""
+    """The kind of task that unchecked config values set; if the task section sets none, the model's default task."""
     from calque.experiment.settings import with_kinds
 
     task = with_kinds(values).get("task", {})

@@ -58,7 +58,7 @@ class _OptionGroup(NamedTuple):
 
 def _option_groups() -> dict[str, _OptionGroup]:
     """Maps each parameter of a command to the group of options that it receives."""
-    held_out = "Validation sources; by default, 1 % of the training pairs is held out (50 to 2,000)."
+    held_out = "Validation sources; by default, 1 % of the training pairs is held out (at least 50, at most 2,000)."
     return {
         "files": _OptionGroup(list(inspect.signature(_named_files).parameters.values()), _named_files),
         "valid": _held_out_options("valid", label="Validation", sources=held_out, panel=VALIDATION),

@@ -80,7 +80,7 @@ def _show_speeds() -> None:
     best = best_count(speeds)
     for count, speed in speeds.items():
         typer.echo(f"  {count:3} thread{'s' if count > 1 else ' '}     {speed:,.0f} target tokens per second")
-    typer.echo(f"set training.threads={best}: calque train ... training.threads={best}")
+    typer.echo(f"fastest with: calque train ... training.threads={best}")
 
 
 def _version(name: str) -> str | None:

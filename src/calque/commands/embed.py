@@ -158,4 +158,6 @@ def refuse_unwritable(output: Path | None, *, jsonl: bool, nearest: Path | None)
     if not is_replaceable(output):
         raise DataError(f"{output}: a NumPy file cannot be written to a pipe; add --jsonl")
     if output.suffix in (".jsonl", ".json", ".txt", ".tsv"):
-        raise ConfigError(f"{output}: without --jsonl, this would be a NumPy file; add --jsonl, or name it .npy")
+        raise ConfigError(
+            f"{output}: without --jsonl, the output is a NumPy file; add --jsonl, or choose a name that ends in .npy"
+        )

@@ -34,4 +34,4 @@ class PlainHelp:
 
 
 def _no_type(ctx: Any) -> None:
-    """Returns None, in place of the type that Typer would show next to the name of an argument."""
+    """Returns None instead of the type that Typer would show next to the name of an argument."""

@@ -99,13 +99,13 @@ def device_and_precision(device: str, precision: str, *, gradients: bool = False
 
 
 def warn_unknown(text: str, *, encode: Callable[[str], Sequence[int]], name: str) -> None:
-    """Warns about the parts of a text that a model does not know and reads as <unk>; `name` says what the text is."""
+    """Warns about the parts of a text that a model reads as <unk>; `name` is the name of the text in the warning."""
     from calque.text import UNK
 
     if count := list(encode(text)).count(UNK):
         unknown = [word for word in text.split() if UNK in encode(word)]
         listed = ", ".join(map(repr, dict.fromkeys(unknown))) if unknown else f"{count:,} pieces"
-        typer.echo(f"warning: {name}: read as unknown, because not in the model's vocabulary: {listed}", err=True)
+        typer.echo(f"warning: {name}: not in the model's vocabulary, and therefore read as <unk>: {listed}", err=True)
 
 
 def choice(value: str, choices: Sequence[str], *, option: str) -> Any:

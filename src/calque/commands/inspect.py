@@ -92,7 +92,8 @@ def inspect(
     picture: Annotated[
         str | None,
         choice_option(
-            choices=PICTURES, help="What to draw as .svg or .png; by default the first kind that the model supports."
+            choices=PICTURES,
+            help="The kind of picture to draw as .svg or .png; by default the first that the model supports.",
         ),
     ] = None,
     prefix: Annotated[str, typer.Option(metavar="TEXT", help="Force the translation to begin with this text.")] = "",
@@ -122,11 +123,12 @@ def inspect(
         bool,
         typer.Option(
             "--states",
-            help="Also show the training sentences with the nearest states; build their index with --index first.",
+            help="Also show the training sentences with the nearest hidden states; build the index with --index first.",
         ),
     ] = False,
     index: Annotated[
-        bool, typer.Option("--index", help="Build the index of training states that --states searches.")
+        bool,
+        typer.Option("--index", help="Build the index of hidden states of training sentences that --states searches."),
     ] = False,
     index_states: Annotated[
         int, count_option(help="With --index: the number of encoder states, and of decoder states, to store.")
@@ -134,7 +136,7 @@ def inspect(
     gradients: Annotated[
         bool,
         typer.Option(
-            "--gradients", help="Measure gradient flow instead, on --source and --target or on the validation data."
+            "--gradients", help="Only measure gradient flow, on --source and --target or on the validation data."
         ),
     ] = False,
     continuation: Annotated[

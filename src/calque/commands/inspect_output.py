@@ -1,4 +1,4 @@
-"""What `calque inspect` writes: tables, JSON, a page or a picture."""
+"""The output of `calque inspect`: tables, JSON, a page or a picture."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def write_views(
     output: Path | None,
     picture: str,
 ) -> None:
-    """Writes the views to a file or to standard output; `picture` names what an image shows."""
+    """Writes the inspected texts to a file or to standard output; `picture` names the kind of picture to draw."""
     match format:
         case "text":
             _write(output, "".join(f"{line}\n" for line in _lines(views, task, several=len(models) > 1)))
@@ -54,7 +54,7 @@ def write_views(
 
 
 def _lines(views: "Sequence[View]", task: "TaskInspection[Any, Any]", *, several: bool) -> Iterator[str]:
-    """Yields the tables of every view and, if there are more than two views, a table with one line per view."""
+    """Yields the tables of every inspected text and, for more than two, a table with one line per text."""
     from calque.commands.inspect_tables import brief_lines
     from calque.inspection.states import states_summary
 
@@ -73,7 +73,7 @@ def _lines(views: "Sequence[View]", task: "TaskInspection[Any, Any]", *, several
 def _document(
     views: "Sequence[View]", models: "dict[str, Loaded]", task: "TaskInspection[Any, Any]", *, format: str
 ) -> str:
-    """The views as JSON, or as an HTML page that contains the JSON."""
+    """The inspected texts as JSON, or as an HTML page that contains the JSON."""
     from calque.inspection.document import as_base64, as_lists, inspection_document
     from calque.inspection.states import states_values
     from calque.web import page

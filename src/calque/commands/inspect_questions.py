@@ -30,7 +30,7 @@ def split_settings(texts: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def refuse_search_settings(settings: Sequence[str], *, models: str) -> None:
-    """Raises a ConfigError for settings of search, which have no effect on models that do not search.
+    """Raises a ConfigError for search settings, which have no effect on models that do not search.
 
     Any other argument of the form KEY=VALUE is text, such as the id of an item.
     """

@@ -112,7 +112,7 @@ def _token_table(view: RecordingView) -> tuple[list[str], list[list[str]]]:
     """The header and rows of a table of tokens: their times, and the probabilities of the model's parts."""
     has_ctc, has_decoder = view.posteriors is not None, bool(view.steps)
     header = ["piece", "from", "to, s"]
-    header += ["CTC", "other labels there"] if has_ctc else []
+    header += ["CTC", "other labels at its peak"] if has_ctc else []
     header += ["decoder", "rank", "runners-up"] if has_decoder else []
     rows = []
     for place, token in enumerate(view.tokens):

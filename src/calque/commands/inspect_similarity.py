@@ -59,8 +59,8 @@ def similarity_lines(view: SimilarityView, *, name: str | None = None) -> Iterat
         yield f"model        {name}"
     if view.ranks is not None:
         right = sum(rank == 1 for rank in view.ranks)
-        yield f"partners     {right:,} of {len(view.ranks):,} are the nearest"
-    header = ["sentence", *(["partner", "rank"] if view.has_partners else []), "nearest", "sentence nearest to it"]
+        yield f"partners     {right:,} of {len(view.ranks):,} sentences are nearest to their partner"
+    header = ["sentence", *(["partner", "rank"] if view.has_partners else []), "nearest", "nearest sentence"]
     rows = []
     for row, text in enumerate(view.rows):
         column = view.nearest(row)

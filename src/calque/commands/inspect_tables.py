@@ -66,7 +66,7 @@ def alternatives(items: "Sequence[Alternative]") -> str:
 
 
 def strongest(row: Sequence[float], *, names: Sequence[str]) -> str:
-    """The three names with the largest weights in a row."""
+    """The three `names` with the largest weights in `row`, and their weights, on one line."""
     best = sorted((place for place in range(len(row)) if row[place]), key=lambda place: -abs(row[place]))[:3]
     return "  ".join(f"{one_field(names[place])} {row[place]:.2f}".replace("-", "−") for place in best)
 
@@ -89,7 +89,7 @@ def beam_lines(
         yield from outcome_lines(beam.narrower, pieces=pieces, answer=answer)
     if beam.ended:
         yield ""
-        more = f", the best {ENDED}" if len(beam.ended) > ENDED else ""
+        more = f"; the best {ENDED}:" if len(beam.ended) > ENDED else ""
         yield f"finished hypotheses: {len(beam.ended)}{more}"
         rows = [[number(item.score.total), number(item.log_prob), item.text] for item in beam.ended[:ENDED]]
         yield from table(["score", "log P", "text"], rows)
@@ -104,13 +104,13 @@ def outcome_lines(outcomes: "Sequence[NarrowerBeam]", *, pieces: Sequence[str], 
 
 
 def _outcome(narrower: "NarrowerBeam", *, pieces: Sequence[str], answer: str) -> str:
-    """Describes what a narrower beam does: it finds the answer, prefers another one, or loses the answer at a piece."""
+    """Describes whether a narrower beam finds the answer, prefers another one, or loses the answer at a piece."""
     if narrower.finds:
         return f"finds the same {answer}"
     if narrower.lost_at is None:
-        return f"keeps it, but prefers: {one_field(narrower.text)} ({number(narrower.score)})"
+        return f"keeps this {answer}, but prefers: {one_field(narrower.text)} ({number(narrower.score)})"
     lost = pieces[narrower.lost_at - 1] if narrower.lost_at <= len(pieces) else "its end"
-    verb = "stops before" if narrower.is_stopped else "loses it at"
+    verb = "stops before" if narrower.is_stopped else f"loses this {answer} at"
     return f"{verb} piece {narrower.lost_at} ({one_field(lost)}) and finds: {one_field(narrower.text)}"
 
 
@@ -126,7 +126,10 @@ def number(value: float) -> str:
 
 
 def reads(maps: "Sequence[AttentionMap]", saliency: "Sequence[Saliency]") -> tuple[str, list[list[float]]] | None:
-    """A column header, and the weights of the inputs for each prediction: mean attention of all heads, or saliency."""
+    """A column header, and the weights of the inputs for each prediction; None if there are none.
+
+    Weights are the mean attention of all heads or, for models without attention, saliency.
+    """
     from calque.inspection.attention_maps import mean_weights
 
     if maps:

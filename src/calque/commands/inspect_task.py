@@ -27,7 +27,7 @@ class View(NamedTuple):
 
 
 class ViewOptions(NamedTuple):
-    """The options of the command line that views depend on."""
+    """The command-line options that affect the result of an inspection."""
 
     settings: list[str]  # of search, each KEY=VALUE
     what_if: WhatIf
@@ -67,14 +67,14 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
 
     @abstractmethod
     def draw(self, path: Path, view: Inspected, *, picture: str) -> list[str]:
-        """Draws the picture of that name to a file; returns warnings."""
+        """Draws the kind of picture that `picture` names to a file; returns warnings."""
 
     def questions(self, loaded: Model, questions: list[Question], *, source: Path | None, limit: int) -> list[Question]:
         """Converts questions (texts to inspect) to this task's form; `source` is the file they come from, if any."""
         return questions
 
     def views(self, models: Mapping[str, Model], questions: Sequence[Question], options: ViewOptions) -> list[View]:
-        """One view per question and model: first those of the first question by all models, and so on."""
+        """One view per question and model, sorted by question, then by model."""
         return [self.view(loaded, name, question, options) for question in questions for name, loaded in models.items()]
 
     def brief(self, view: Inspected) -> Brief | None:
@@ -82,5 +82,5 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
         return None
 
     def summary(self, loaded: Model, *, name: str) -> dict[str, Any]:
-        """What the inspection document says about a model: name, architecture, parameters and so on."""
+        """The description of a model in the JSON output: name, architecture, number of parameters and so on."""
         return model_summary(loaded, name=name)

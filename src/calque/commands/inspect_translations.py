@@ -126,18 +126,18 @@ def _own_lines(view: SentenceView, own: OwnTranslation) -> Iterator[str]:
     if any(outcome.finds for outcome in own.beams[-1:]):
         yield f"             {scores}: the same translation"
     elif difference > 0:
-        yield f"             {scores}: lower by {difference:.3f}; a search error, as the given one scores higher"
+        yield f"             {scores}: lower by {difference:.3f}; a search error: the given translation scores higher"
     else:
-        yield f"             {scores}: higher by {-difference:.3f}; the model prefers its own"
+        yield f"             {scores}: higher by {-difference:.3f}; the model prefers its own translation"
 
 
 def _what_if(view: SentenceView) -> Iterator[str]:
     """Lines that describe the user's interventions: prefix, forbidden words and attention."""
     prefix, forbidden, moves = view.what_if
     if prefix:
-        yield f"it had to begin with {one_field(prefix)!r}"
+        yield f"the translation had to begin with {one_field(prefix)!r}"
     if forbidden:
-        yield f"it could not contain {', '.join(repr(one_field(word)) for word in forbidden)}"
+        yield f"the translation could not contain {', '.join(repr(one_field(word)) for word in forbidden)}"
     yield from (f"target piece {move.target} attended to source piece {move.source} alone" for move in moves)
 
 

@@ -62,12 +62,12 @@ class ModelPaths(NamedTuple):
         return [self.model, *self.ensemble, *(path for path in (self.language, self.reverse) if path)]
 
     def fingerprint_parts(self, translator: Translator) -> list[Any]:
-        """What an output depends on, apart from the models' files: precision, device and the roles of the models."""
+        """Everything that affects an output apart from the models' files: precision, device and the models' roles."""
         roles = [len(self.ensemble), bool(self.language), bool(self.reverse)]
         return [self.precision, translator.device.type, *roles]
 
     def load(self) -> tuple[Translator, Channel | None]:
-        """Loads the translator with its ensemble and, for a reverse model, the channel that reranks its beam."""
+        """Loads the translator with its ensemble and, if there is a reverse model, the channel model for reranking."""
         keep_memory()
         translator, *members = (self._translator(path) for path in (self.model, *self.ensemble))
         language = None
@@ -154,7 +154,7 @@ _TRANSLATION = ("ensemble", "channel_weight", "prior_weight", "shortlist", "shor
 
 
 def refuse_idle_settings(settings: Sequence[str], *, search: SearchConfig, paths: ModelPaths) -> None:
-    """Raises a ConfigError for settings that have no effect; it names the options that each of them needs.
+    """Raises a ConfigError for settings that have no effect; the message names the options that each setting needs.
 
     A setting that has its default value is accepted.
     """

@@ -73,7 +73,7 @@ def import_arpa(
         str,
         choice_option(
             choices=READINGS,
-            help="What precedes a line. lines: <s>; running: the line before and </s>; auto: as in the file.",
+            help="What precedes a line: <s> (lines), the previous line and </s> (running), or as in the file (auto).",
         ),
     ] = "auto",
 ) -> None:
@@ -112,8 +112,8 @@ def import_arpa(
     save_language_model(output, generator, card=arpa_card(found, name=arpa.name))
     if like is None and any(piece.startswith("▁") for piece in generator.tokenizer.vocabulary.pieces):
         typer.echo(
-            f"warning: {arpa}: words such as ▁the are pieces of a tokenizer; without --like MODEL, which names the "
-            "model with this tokenizer, text is read word by word, and its words are not found",
+            f"warning: {arpa}: the file contains pieces of a tokenizer, such as ▁the, but the new model reads whole "
+            "words, which it will not find; use --like MODEL, where MODEL has the tokenizer of the file",
             err=True,
         )
     for remark in found.remarks:

@@ -10,9 +10,10 @@ from calque.errors import ConfigError
 
 
 class Hint(NamedTuple):
-    """What to suggest for an option of another toolkit: the first of `options` that the command has, or else settings.
+    """A suggestion for an option of another toolkit: the first of `options` that the command has, or else settings.
 
-    A key with a value, such as `training.compile=true`, is suggested unchanged; any other key with the user's value.
+    A setting with a value, such as `training.compile=true`, is suggested unchanged. A key without a value is suggested
+    with the value that the user gave to the option.
     """
 
     options: tuple[str, ...] = ()  # in order of preference

@@ -33,11 +33,11 @@ class ResumableFile:
         self.part, self.note = (self.path.with_name(f"{self.path.name}.{end}") for end in ("part", "part.json"))
         self.made_from = made_from
         self.lines = 0
-        """The number of lines kept from an earlier part; known once the part is open."""
+        """The number of lines kept from an earlier FILE.part; known once FILE.part is open."""
         self.errors = 0
         """The number of kept lines that could not be translated."""
         self.discarded = 0
-        """The number of lines of another command's part that were discarded."""
+        """The number of lines discarded from a FILE.part that another command wrote."""
 
     def __enter__(self) -> "ResumableFile":
         with ExitStack() as stack:

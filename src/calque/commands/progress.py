@@ -10,7 +10,7 @@ from calque.training.reporting import terminal
 
 @contextmanager
 def preparing() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for work in several phases. Yields a function of (phase, done, total), where total is 0 if unknown."""
+    """A progress bar for work in phases. Yields a function to call with (phase, done, total); total is 0 if unknown."""
     with _bar(transient=True) as bar:
         tasks: dict[str, TaskID] = {}
 
@@ -26,7 +26,7 @@ def preparing() -> Iterator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def counting(what: str, *, total: int | None, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar that counts to `total`. Yields a function to call with the number of items just completed."""
+    """A progress bar that counts to `total`. Yields a function to call with the number of items just completed."""
     with _bar(transient=False, quiet=quiet) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.update(task, advance=count)

@@ -1,4 +1,4 @@
-"""Rejects options that take one value but are given several times; the last value would silently win otherwise."""
+"""Rejects options that take one value but are given several times; otherwise, the last value would silently win."""
 
 from collections import Counter
 from typing import Any

@@ -35,7 +35,7 @@ def evaluate_retrieval(
     device: str,
     precision: str,
 ) -> None:
-    """Prints how well each line of one file finds its partner in the other, by the cosines of sentence vectors."""
+    """Prints retrieval scores: how near each line's partner is among the lines of the other file, by cosine."""
     from calque.engine import load
     from calque.memory import keep_memory
 

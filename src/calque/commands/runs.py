@@ -38,7 +38,7 @@ class Row(NamedTuple):
         return ["" if value is None else one_field(_format_value(value)) for value in self]
 
     def formatted(self) -> dict[str, str]:
-        """The fields formatted for people, by column: those of COLUMNS and, for narrow terminals, those of BRIEFLY."""
+        """The fields formatted for people, by column; includes the short columns for narrow terminals (BRIEFLY)."""
         step, steps, rows, at_step = (
             "" if count is None else f"{count:,}" for count in (self.step, self.steps, self.pairs, self.at_step)
         )
@@ -278,7 +278,7 @@ def _describe_part(part: dict[str, Any]) -> str:
 
 
 def _rows(run: Path) -> int | None:
-    """The number of training rows (pairs, lines or sentences): from the log or, for a custom task, lengths.json."""
+    """The number of training rows (pairs, lines or sentences), from the log or, for custom tasks, from lengths.json."""
     log = run / "log.txt"
     if not log.exists():
         return None
@@ -315,7 +315,7 @@ def _checkpoint_state(values: dict[str, Any], *, origin: Path) -> CheckpointStat
 
 
 def _state(checkpoints: Sequence[CheckpointState], *, training: dict[str, Any], is_averaged: bool, origin: Path) -> str:
-    """Whether a run is done or stopped: it is done once its last step is saved and its average is computed."""
+    """Whether a run is done or stopped: it is done once its last step and any averaged model are saved."""
     patience, average, steps = (_count(training, key, origin=origin) for key in ("patience", "average", "steps"))
     if not checkpoints:
         return "stopped"

@@ -132,7 +132,7 @@ def _line_vectors(
     out: ResumableFile | DirectOutput | None,
     warnings: LineWarnings,
 ) -> Iterator[list[LineVector]]:
-    """Yields the lines with their vectors, a window of lines at a time; records the output's progress after each."""
+    """Yields the lines with their vectors; computes vectors and records progress for a window of lines at a time."""
     lines = input_lines(path, invalid=settings.invalid)
     with counting("reading sentences" if out is None else "embedding", total=None) as advance:
         for window in windows(lines, live=live, skip=0 if out is None else out.lines):

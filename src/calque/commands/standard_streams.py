@@ -60,7 +60,7 @@ class _ClosedOutput(io.RawIOBase):
 
 
 def _text(stream: io.RawIOBase) -> TextIO:
-    """A text stream without a buffer, so that no write is left to fail when Python exits."""
+    """A text stream without a buffer, so that no buffered write can fail when Python exits."""
     return io.TextIOWrapper(stream, encoding="utf-8", write_through=True)  # type: ignore[type-var]
 
 

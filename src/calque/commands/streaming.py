@@ -83,10 +83,10 @@ class AllWords:
             self.lines += not best.shortlisted
 
     def described(self, *, threshold: float) -> str:
-        """The summary that is printed at the end of a file."""
+        """The number of these lines in words, which is printed at the end of a file."""
         share = f" ({100 * self.lines / self.translated:.1f} %)" if self.translated else ""
         return (
-            f"shortlist: {self.lines:,} of {self.translated:,} lines{share} were translated with all words "
+            f"shortlist: {self.lines:,} of {self.translated:,} lines{share} were translated with the whole vocabulary "
             f"(shortlist_threshold={threshold:g})"
         )
 
@@ -111,7 +111,7 @@ class LineWarnings:
             typer.echo(f"{self.name}: line {line}: {message}", err=True)
 
     def mention_marks(self, lines: Sequence[Line]) -> None:
-        """Warns about the first line that contains terminology markup, for input whose markup is not read."""
+        """Warns about the first line with terminology markup; called if the markup is translated as ordinary text."""
         marked = () if self.has_mentioned_marks else (line.number for line in lines if has_mark(line.text))
         for number in islice(marked, 1):
             self.has_mentioned_marks = True
@@ -248,7 +248,7 @@ def _report(translated: TranslatedLine, warnings: LineWarnings, *, limit: int) -
 
 
 def windows(lines: Iterator[Line], *, live: bool, skip: int = 0) -> Iterator[list[Line]]:
-    """Groups the lines after the first `skip` into windows: WINDOW lines or, if `live`, those that have arrived."""
+    """Yields the lines after the first `skip` in groups of WINDOW lines or, if `live`, of those that have arrived."""
     ready: queue.Queue[Line | Exception | None] = queue.Queue(maxsize=2 * WINDOW)
 
     def read() -> None:

@@ -22,7 +22,7 @@ def systems(
     ] = None,
     scale: Annotated[float, factor_option(help="Multiply the system's widths, heads and layers, e.g. by 0.25.")] = 1.0,
 ) -> None:
-    """List the named systems with their papers, or print one as the model section of a config.
+    """List the named systems with their papers, or print one system as the model section of a config.
 
     Examples:
 

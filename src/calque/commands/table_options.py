@@ -137,7 +137,7 @@ def _default_columns(corpus: Corpus) -> Iterator[int | str]:
     """Yields the columns source and target if the file's first line names them; otherwise nothing.
 
     If nothing is yielded, columns 1 and 2 are read. Raises a ConfigError that lists the names if the first line names
-    more than two columns, but not these.
+    more than two columns, but none of them source and target.
     """
     from calque.data.lines import LINE_LIMIT, path_lines
 

@@ -108,7 +108,7 @@ def _input_format(
     append: bool,
     tagger: "Tagger",
 ) -> "ColumnFormat | Literal['text']":
-    """Resolves the format `auto`; raises a ConfigError for options of column files with other formats.
+    """Resolves the format `auto`; raises a ConfigError if options for column files are given with another format.
 
     With `auto`, the file's suffix decides. Without a known suffix, a file is a column file if the tagger was trained on
     column files or if --columns or --append is given, and CoNLL-U if its first word line is CoNLL-U. Anything else,

@@ -200,7 +200,7 @@ def _report(finished: "Run") -> None:
 
 
 def _summary_lines(finished: "Run") -> list[str]:
-    """The best score, the files of the run, and the command that uses its model."""
+    """Lines that state the best score, the files of the run, and the command that uses its model."""
     from calque.experiment import Experiment, assembly_of
 
     assert isinstance(finished.config, Experiment)

@@ -113,7 +113,7 @@ def _translate(
 
 
 def _refuse_unknown_metrics(names: list[str]) -> None:
-    """Raises an error for an unknown --metric, or if the package for ROUGE is missing, before anything is decoded."""
+    """Raises an error, before translating, for an unknown --metric or if the package for ROUGE is missing."""
     if not names:
         return
     from calque.evaluation.further_metrics import SCORERS

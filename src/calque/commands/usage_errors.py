@@ -1,4 +1,4 @@
-"""Words usage errors in Calque's own style instead of the option parser's."""
+"""Rewrites the option parser's usage errors in Calque's own style."""
 
 import re
 from collections.abc import Iterable
@@ -67,7 +67,7 @@ def _problem(error: Any, *, ctx: Any) -> str:
 
 
 def _several(name: str, parameter: Any) -> str:
-    """The message for an option that needs several values."""
+    """The error message for an option that needs several values but has fewer."""
     return f"{name} needs {parameter.nargs} values, {parameter.metavar}: {_decapitalised(parameter.help or 'values')}"
 
 

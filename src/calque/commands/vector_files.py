@@ -1,4 +1,4 @@
-"""Files of vectors: NumPy files whose number of rows is known only at the end, and corpora of vectors on disk.
+"""Files of vectors: NumPy files whose number of rows is known only at the end, and searchable vectors on disk.
 
 Letters: N vectors, W width.
 """

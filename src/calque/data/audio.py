@@ -96,7 +96,7 @@ def to_int16(samples: NDArray[Any]) -> NDArray[np.int16]:
 
 
 def clip_problem(clip: Clip, *, folder: Path) -> str | None:
-    """Why a clip cannot be used, or None if it can be. Decodes the clip to find out."""
+    """A message that says why a clip cannot be used, or None if it can be. Decodes the whole clip."""
     try:
         read_sound(clip, folder=folder)
     except DataError as error:

@@ -53,14 +53,14 @@ class Batch(Protocol):
 
 
 def row_slices(rows: int, *, parts: int) -> list[slice]:
-    """`parts` slices of nearly equal size that cover all rows, or one slice per row if there are fewer."""
+    """`parts` slices of nearly equal size that cover all rows; one slice per row if there are fewer rows."""
     count = min(parts, rows)
     edges = [round(index * rows / count) for index in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: int, ahead: int) -> Iterator[Result]:
-    """`make(item)` for each item, in order, computed by threads up to `ahead` items in advance.
+    """Yields `make(item)` for each item, in order, computed by threads up to `ahead` items in advance.
 
     Errors in a thread are raised again here. Without workers, each result is computed when it is requested.
     """
@@ -80,7 +80,7 @@ def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: 
 
 
 class _Prefetched(Generic[Item, Result]):
-    """The state that the threads of `prefetch` share with the reader, who gets the results in order."""
+    """The state that the threads of `prefetch` share with the consumer, which receives the results in order."""
 
     def __init__(self, items: Iterator[Item], make: Callable[[Item], Result], *, capacity: int) -> None:
         self._items, self._make, self._capacity = items, make, capacity
@@ -106,7 +106,7 @@ class _Prefetched(Generic[Item, Result]):
             yield result
 
     def fill(self) -> None:
-        """The loop of each thread: computes results until no items are left or the reader has stopped."""
+        """The loop of each thread: computes results until no items are left or the consumer has stopped."""
         while (numbered_item := self._take()) is not None:
             number, item = numbered_item
             try:

@@ -114,7 +114,7 @@ class Bucketed:
         self.sizes = static_sizes(widths, spans=spans, budget=config.budget, limit=limit) if is_static else ()
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Planned]:
-        """The batches of one epoch from the `start`-th on; earlier ones are planned, but not collated."""
+        """The batches of one epoch from number `start` (from 0) on; earlier batches are planned, but not collated."""
         windows = _windows(self.spans, seed=self.seed, epoch=epoch)
         match self.config.shapes:
             case "exact":
@@ -187,7 +187,7 @@ class Streams:
         self.stream = (length - 1) // self.rows  # tokens to predict per stream
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Planned]:
-        """The batches of one epoch from the `start`-th on."""
+        """The batches of one epoch from number `start` (from 0) on."""
         return islice(self._all(epoch), start, None)
 
     def _all(self, epoch: int) -> Iterator[Planned]:
@@ -200,7 +200,7 @@ class Streams:
             at += steps
 
     def _draw(self, generator: np.random.Generator) -> int:
-        """A random number of tokens near `steps`, or sometimes `steps` / 2, so that epochs differ in their batches."""
+        """A random number of tokens, usually near `steps`, sometimes near `steps` / 2; batches thus vary by epoch."""
         middle = self.steps if generator.random() < 0.95 else self.steps / 2
         return max(5, min(round(generator.normal(middle, 5)), self.steps + 20))
 
@@ -215,16 +215,16 @@ def waste(order: Bucketed, *, epoch: int) -> float:
 
 
 def static_sizes(widths: Sequence[Widths], *, spans: Sequence[Span], budget: int, limit: int) -> tuple[Size, ...]:
-    """The static batch sizes for rows with one or two padded axes.
+    """The static batch sizes, at most `limit`, for rows with one or two padded axes.
 
-    Memory does not grow with the number of rows.
+    The search takes an amount of memory that does not depend on the number of rows.
     """
     if len(widths) == 1:
         zero = np.zeros(1, dtype=np.uint8)
         zero_widths = Widths(np.broadcast_to(zero, len(widths[0].lengths)))
         sizes = static_sizes([widths[0], zero_widths], spans=spans, budget=budget, limit=limit)
         return tuple(size._replace(widths=size.widths[:1]) for size in sizes)
-    assert len(widths) == 2, "static shapes are searched over two axes"
+    assert len(widths) == 2, "static shapes need one or two padded axes"
     chunks = [(span, at) for span in spans if span.weight > 0 for at in _chunks(span)]
     longest = [max((int(axis[at].max()) for _, at in chunks), default=0) for axis in widths]
     counts = [np.zeros(size + 1) for size in longest]
@@ -243,8 +243,8 @@ def static_sizes(widths: Sequence[Widths], *, spans: Sequence[Span], budget: int
 def _by_length(axes: Sequence[Array]) -> Array:
     """An order in which neighbouring rows have similar widths on every axis.
 
-    With two axes, rows are grouped into strips of two widths on the second axis; on the first axis, widths rise in one
-    strip and fall in the next.
+    With two axes, rows are grouped into strips that span two widths of the second axis. Within a strip, rows are sorted
+    by their width on the first axis, in ascending and descending order by turns.
     """
     if len(axes) == 1:
         return np.argsort(axes[0], kind="stable")
@@ -256,7 +256,7 @@ def _by_length(axes: Sequence[Array]) -> Array:
 def _last_batches(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned]:
     """The last batches of an epoch, with the rows that are still `waiting` in each bucket.
 
-    A bucket's rows join the batch of a wider bucket if all of them fit.
+    The rows of a bucket are added to the batch of a wider bucket if there is room for all of them.
     """
     batches: dict[int, Array] = {}
     for bucket in reversed(range(len(sizes))):

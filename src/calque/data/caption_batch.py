@@ -43,7 +43,7 @@ def caption_widths(store: Store, *, positions: int) -> tuple[Widths, Widths]:
 
 
 def collate_captions(store: Store, planned: Planned, *, turn: int, shard: Shard = WHOLE) -> CaptionBatch:
-    """The batch of a plan, with one caption per image; with a shard, only the rows of that rank.
+    """Collates a planned batch, with one caption per image; with a shard, only the rows of that rank.
 
     If an image has n captions, they take turns: row i has caption number (i + turn) mod n. In training, `turn` is the
     epoch.
@@ -81,7 +81,7 @@ def gather_pixels(column: Column, indices: Array, *, rows: int) -> Array:
 
 
 def _chosen(store: Store, indices: Array, *, turn: int) -> tuple[Array, Array]:
-    """Where the chosen caption of each row starts in the column of captions, and its length."""
+    """For each row, the position in the column of captions at which the chosen caption starts, and its length."""
     lengths, flat = store[CAPTION_LENGTHS], store[CAPTION]
     first = lengths.offsets[indices].astype(np.int64)
     number = (indices.astype(np.int64) + turn) % lengths.lengths[indices].astype(np.int64)

@@ -62,8 +62,8 @@ class ChosenText(NamedTuple):
 def chosen_text(data: DataConfig, *, joint: bool) -> ChosenText | None:
     """The `text` section of the config for character-level pairs.
 
-    `joint` says whether the model needs one vocabulary for both sides. Returns None for any other corpus, and for one
-    that cannot be read; the error is reported when the data is prepared.
+    `joint` says whether the model needs one vocabulary for both sides. Returns None for any other corpus, and for a
+    corpus that cannot be read, whose error is reported when the data is prepared.
     """
     level = _recognised(data)
     section = None if level is None else _section(level, joint=joint)
@@ -191,7 +191,7 @@ def _are_words(lines: Sequence[str]) -> bool:
 
 
 def _is_word(line: str) -> bool:
-    """Whether a line is a single word. In a script without spaces, every short line counts as one."""
+    """Whether a line is a single word. In a script without spaces, every short line counts as a single word."""
     if line and line.split() != [line]:  # it has white space
         return False
     return not any(map(is_unspaced, line)) or len(line) <= UNSPACED_WORD
@@ -209,7 +209,7 @@ def _are_symbols(lines: Sequence[Sequence[str]]) -> bool:
 
 
 def _open_words(lines: Sequence[str]) -> Iterator[int]:
-    """For each line, the number of words that have a feature which few other lines contain.
+    """For each line, the number of words that do not recur: some feature of the word occurs in few other lines.
 
     In a line of more than FEATURE_WORDS words, every word counts.
     """

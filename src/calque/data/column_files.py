@@ -259,7 +259,7 @@ class _Ids:
         self.token_line = 0  # its line
 
     def read(self, text: str, *, number: int) -> tuple[bool, str | None]:
-        """Whether `text` is the id of a word, and the problem with it, if there is one."""
+        """Whether `text` is the id of a word, and a message if the id is malformed or out of order, else None."""
         expected = self.word + 1
         match = _ID.fullmatch(text)
         if not match:
@@ -279,7 +279,7 @@ class _Ids:
         return True, None if word == expected else f"id {word} is out of order; expected {expected}"
 
     def unfinished(self) -> list[tuple[int, str]]:
-        """The line and problem of a multiword token that extends beyond the last word."""
+        """The line of a multiword token that extends beyond the last word, and a message; empty if there is none."""
         if self.token_end <= self.word:
             return []
-        return [(self.token_line, f"multiword token {self.token}, but the last word is {self.word}")]
+        return [(self.token_line, f"multiword token {self.token} extends beyond the last word, {self.word}")]

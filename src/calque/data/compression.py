@@ -116,7 +116,7 @@ def decompressed(stream: "io.BufferedReader[Any]", *, magic: bytes, path: Path) 
 
 
 def unsupported(path: Path) -> str | None:
-    """Why a compressed file cannot be read, and what to do; None if it can be read."""
+    """A message that says why a compressed file cannot be read, and what to do; None if it can be read."""
     with path.open("rb", buffering=0) as file:
         return _unsupported(_MAGIC.get(read_magic(file)), path=path)
 

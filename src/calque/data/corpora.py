@@ -330,7 +330,7 @@ class _LineQueue:
 
 
 def _count_within(size: int, files: Sequence[Sequence[bytes]]) -> int:
-    """The number of lines of each file after which all files together have `size` bytes; all lines if they have fewer.
+    """The smallest n such that the first n lines of all files have `size` bytes in total; all lines if none does.
 
     >>> _count_within(5, [[b"a", b"bb", b"c"], [b"x", b"y", b"z"]])
     2

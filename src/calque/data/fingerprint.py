@@ -1,4 +1,4 @@
-"""The fingerprint of a prepared store: the settings and files it was made from, as plain values to compare."""
+"""The fingerprint of a prepared store: the settings and file hashes that it was made from, as comparable values."""
 
 import hashlib
 import json
@@ -68,7 +68,7 @@ def differences(before: Mapping[str, str], *, now: Mapping[str, str], files: Map
         elif key not in now:
             changes.append(f"{key}: was {before[key]}, is no longer set")
         elif key not in before:
-            changes.append(f"{key}: is new")
+            changes.append(f"{key}: was added")
         else:
             changes.append(f"{key}: was {before[key]}, is {now[key]}")
     return changes

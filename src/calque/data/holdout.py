@@ -35,7 +35,7 @@ def position_keys(lines: Sequence[int], *, corpus: int) -> Hashes:
 
 
 class Holdout:
-    """Selects the training rows to hold out: collects the smallest distinct keys and the number of rows with each."""
+    """Selects the training rows to hold out: collects the smallest distinct keys, and counts the rows with each key."""
 
     def __init__(self, config: ValidationConfig, *, unit: str = "pairs", first: str = "source") -> None:
         self._config = config

@@ -31,14 +31,14 @@ class ImagesConfig(Config):
 
 
 class Box(NamedTuple):
-    """A rectangle in an image, and the words of its caption that name what it shows."""
+    """A rectangle around an object in an image, and the words of the caption that name the object."""
 
     left: float
     top: float
     right: float
     bottom: float
     span: tuple[int, int]
-    """The start and end (exclusive) of these words in the first caption, in characters."""
+    """Start and end (exclusive), in characters, of these words in the first caption."""
 
 
 class Entry(NamedTuple):
@@ -58,11 +58,13 @@ class ManifestRows(NamedTuple):
 
 
 class _BoxValues(Config):
-    """A box in a manifest."""
+    """A box as a manifest writes it."""
 
     box: tuple[float, float, float, float]
     """Left, top, right and bottom in pixels of the upright image."""
-    span: tuple[int, int] = Field(description="Start and end (exclusive) of its words in the caption.")
+    span: tuple[int, int] = Field(
+        description="Start and end (exclusive), in characters, of the words that name the object."
+    )
 
 
 def read_entry(line: str, *, corpus: ImagesConfig) -> Entry:

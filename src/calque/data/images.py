@@ -62,8 +62,8 @@ def placement(width: int, height: int, *, size: int) -> Placement:
 def read_image(source: ImageSource, *, size: int, name: str | None = None) -> Picture:
     """An image, upright and in RGB, scaled to fit a square of `size` pixels and padded with black.
 
-    Only the first frame of an animation is read. Transparent parts become white. `name` is what messages call an image
-    that is not a file.
+    Only the first frame of an animation is read. Transparent parts become white. `name` is the name in messages for an
+    image that is not a file.
     """
     Image = pillow()
     if isinstance(source, np.ndarray):

@@ -16,7 +16,7 @@ _CHANCE = 1.0  # chance gain of shifting lines; at most 0.6 in 800 caption files
 def refuse_misaligned(source: Path, *, target: Path) -> NoReturn:
     """Raises a DataError with both line counts and the first suspect line.
 
-    For pipes, which cannot be read again, the error has neither.
+    For pipes, which cannot be read again, the error contains neither the counts nor the line.
     """
     if not (source.is_file() and target.is_file()):
         raise DataError(

@@ -75,7 +75,7 @@ class Position:
 
 @contextmanager
 def readable(name: str) -> Iterator[Position]:
-    """Turns errors while reading a stream into a DataError with its name and the last line that was read."""
+    """A context that turns errors while reading a stream into a DataError with its name and the last line read."""
     position = Position()
     try:
         yield position
@@ -123,7 +123,7 @@ def _cut(lines: list[bytes], *, limit: int) -> list[bytes]:
 
 
 def decode(raw: bytes, *, whole: bool = True) -> tuple[str, int | None]:
-    """The text, with U+FFFD for invalid bytes, and the position of the first invalid byte (from 1).
+    """The decoded text, with U+FFFD for invalid bytes, and the position of the first invalid byte (from 1).
 
     If a line is not `whole`, it may end in the middle of a character.
     """

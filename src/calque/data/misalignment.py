@@ -105,7 +105,7 @@ class _Lines:
         return np.asarray(np.nan_to_num(np.clip(rho / (1 - rho**2) * bracket, -_CLIP, _CLIP)))
 
     def equals(self, stretches: list[_Stretch], *, by: int) -> float:
-        """The share of source lines in the stretches whose length equals that of the target `by` lines further on."""
+        """The share of source lines in the stretches that are as long as the target line `by` lines further on."""
         equal = count = 0
         for stretch in stretches:
             start, stop = max(stretch.start, -by), min(stretch.stop, len(self) - by)
@@ -178,9 +178,9 @@ def _path(lines: _Lines) -> list[_Stretch]:
 
 
 def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: int) -> list[_Stretch]:
-    """The stretches of the path that ends in `state`.
+    """The stretches of the most likely path that ends in `state`.
 
-    `backpointers` holds, for each cell, which k are best reached without a change of k, and the best k before the cell.
+    `backpointers` holds, for each cell, the shifts k that are best reached without a change, and the best k before it.
     """
     stretches: list[_Stretch] = []
     end = lines

@@ -36,17 +36,17 @@ class Numericalised(NamedTuple):
 
     columns: Mapping[str, Rows]
     rows: Sequence[int]
-    """The indices of these rows in the block."""
+    """The indices of the converted rows in the block."""
     empty: int = 0
     """The number of rows left out because a text has no tokens."""
     long: int = 0
     """The number of rows left out because they are too long."""
     problems: Sequence[str] = ()
-    """Why other rows cannot be used, with file and line. `data.invalid` says if they are an error or are left out."""
+    """Messages, with file and line, about rows that cannot be used; `data.invalid` says if these rows are an error."""
 
 
 class Numericaliser(Protocol):
-    """Converts rows of text to columns of ids. Every process builds its own, once."""
+    """Converts rows of text to columns of ids. Every process builds its own numericaliser, once."""
 
     def __call__(self, columns: Sequence[Sequence[str]], *, training: bool) -> Numericalised:
         """The ids of a block, given the texts of each column."""
@@ -125,7 +125,7 @@ class Scanned(NamedTuple):
     keys: Hashes
     """The key of each usable row; empty if no rows of this corpus are held out."""
     spooled: bytes
-    """The rows, as a record of the spool."""
+    """The rows, packed as a record for the spool (a temporary file of cleaned rows)."""
 
 
 class Encoded(NamedTuple):

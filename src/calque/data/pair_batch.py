@@ -88,7 +88,7 @@ def pair_widths(store: Store) -> tuple[Widths, Widths]:
 
 
 def collate_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> PairBatch:
-    """The padded batch of a plan; with a shard, only the rows of that rank."""
+    """Collates a planned batch with padding; with a shard, only the rows of that rank."""
     shared_weight = int(store.widths("target", marks=1)[planned.indices].sum())
     planned = planned.shard(shard)
     rows, (source_width, target_width) = planned.size

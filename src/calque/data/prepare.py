@@ -122,7 +122,7 @@ def prepare(
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(
             f"{folder}: this store was prepared from other data or settings:\n{listed}\n"
-            "  restore them, "
+            "  restore the earlier data and settings, "
             + ("or begin a new run" if begun else "or set data.store to another folder, or remove this one")
         )
     return prepared

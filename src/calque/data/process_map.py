@@ -48,7 +48,7 @@ class Processes:
             self._pool.shutdown(cancel_futures=True)
 
     def map(self, make: Callable[[], Callable[[Item], Result]], *, items: Iterable[Item]) -> Iterator[Result]:
-        """`make()(item)` for each item, in order; each process calls `make` once.
+        """Yields `make()(item)` for each item, in order; each process calls `make` once.
 
         Results do not depend on the number of processes.
         """

@@ -62,7 +62,7 @@ def _ratios(ratios: Ratios) -> str:
 
 
 def _values(name: str, counter: Counter[str]) -> Iterator[str]:
-    """Yields lines with the most frequent values of a column, and bars."""
+    """Yields lines with the most frequent values of a column, their counts, and bars."""
     yield f"  {name}: {len(counter):,} distinct values"
     shown = counter.most_common(_VALUES)
     width = max(len(value) for value, _ in shown)

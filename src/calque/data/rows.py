@@ -46,15 +46,15 @@ class Tally:
 
     lines: int = 0
     empty: int = 0
-    """Rows with an empty text."""
+    """The number of rows with an empty text."""
     long: int = 0
-    """Rows with a text that is too long."""
+    """The number of rows with a text that is too long."""
     invalid: int = 0
-    """Rows with a text that is not UTF-8. They are left out, or repaired if `data.invalid` is replace."""
+    """The number of rows with a text that is not UTF-8; they are left out, or repaired if `data.invalid` is replace."""
     returns: int = 0
-    r"""Lines that ended in "\r\n"."""
+    r"""The number of lines that ended in "\r\n"."""
     marks: int = 0
-    """Byte order marks."""
+    """The number of byte order marks."""
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(*(left + right for left, right in zip(astuple(self), astuple(other), strict=True)))
@@ -273,7 +273,7 @@ def key_list(values: dict[str, Any]) -> str:
 def _join(
     texts: _Texts, optional: list[list[str]], *, files: Sequence[_Decoded], long: set[int], first: int, skip: bool
 ) -> Parsed:
-    """The usable rows; only the texts of `optional` columns may be empty."""
+    """Joins columns to rows and leaves out unusable rows; only the texts of `optional` columns may be empty."""
     count = len(texts.columns[0])
     unusable = long | texts.skipped | texts.malformed.keys() | (texts.invalid.keys() if skip else set())
     empty = {

@@ -78,7 +78,7 @@ class SentencePairBatch(NamedTuple):
 
 
 def collate_sentence_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> SentencePairBatch:
-    """The padded batch of a plan; with a shard, only that rank's rows, though `alike` covers the rows of all ranks."""
+    """Collates a planned batch; with a shard, only that rank's rows, although `alike` covers all ranks' rows."""
     everything = planned
     planned = everything.shard(shard)
     rows, (source_width, target_width) = planned.size

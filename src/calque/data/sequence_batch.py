@@ -72,7 +72,7 @@ def history_widths(store: Store, *, history: int) -> Widths:
 
 
 def collate_sequences(store: Store, planned: Planned, *, history: int, shard: Shard = WHOLE) -> SequenceBatch:
-    """The padded batch of a plan, with the last `history` + 1 items per row; with a shard, only that rank's rows."""
+    """Collates a planned batch, with the last `history` + 1 items per row; with a shard, only that rank's rows."""
     shared_weight = int(np.minimum(store[ITEMS].lengths[planned.indices].astype(np.int64) - 1, history).sum())
     planned = planned.shard(shard)
     rows, (width,) = planned.size
@@ -109,7 +109,7 @@ def last_values(column: Column, indices: Array, *, count: int) -> Column:
 
 
 def stack_histories(rows: Sequence[Sequence[int]], *, width: int) -> Tensor:
-    """[B,width], rows of ids or times, padded with zeros."""
+    """Stacks rows of ids or times into [B,width], padded with zeros."""
     values = np.zeros((len(rows), width), dtype=np.int64)
     for index, row in enumerate(rows):
         values[index, : len(row)] = row

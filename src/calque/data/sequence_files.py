@@ -82,7 +82,7 @@ class Histories(NamedTuple):
 
 
 def read_histories(texts: Sequence[str], *, corpus: SequenceCorpus, first: int) -> Histories:
-    """The histories in lines of text, as one text per column and line, which is empty for a malformed or empty line.
+    """Parses lines of histories. Every line yields one text per column, empty if the line is malformed or empty.
 
     `first` is the number of the first line, for messages.
     """
@@ -103,9 +103,9 @@ def read_histories(texts: Sequence[str], *, corpus: SequenceCorpus, first: int) 
 def repeated_users(
     lines: Sequence[bytes], *, corpus: SequenceCorpus, first: int, seen: dict[str, int]
 ) -> Iterator[str]:
-    """Yields a message for each line of a user who has an earlier one.
+    """Yields a message for each line whose user already has an earlier line.
 
-    `seen` maps each user read so far to the number of its line, and is updated in place. Malformed lines are ignored
+    `seen` maps each user read so far to a line number, and is updated in place. Malformed lines are ignored
     here, because `read_histories` reports them.
     """
     for number, line in enumerate(lines, start=first):

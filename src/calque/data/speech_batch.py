@@ -105,9 +105,9 @@ def collate_speech(
     stream: tuple[int, ...] = (),
     shard: Shard = WHOLE,
 ) -> SpeechBatch:
-    """The padded batch of a plan; with a shard, only the rows of that rank.
+    """Collates a planned batch with padding; with a shard, only the rows of that rank.
 
-    Each recording is played at one of the `speeds` (in percent; Ko et al. 2015). Which one depends only on the row and
+    Each recording is played at one of the `speeds` (in percent; Ko et al. 2015). The choice depends only on the row and
     on `stream`, such as the run's seed and the epoch.
     """
     shared_weight = int(store.widths(TEXT, marks=1)[planned.indices].sum())

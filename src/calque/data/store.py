@@ -66,7 +66,7 @@ class Widths:
 
 
 class Span(NamedTuple):
-    """One corpus's rows in a store, from `start` to before `stop`, and how often an epoch reads them."""
+    """The rows of one corpus in a store, from `start` to `stop` (exclusive), and how often an epoch reads them."""
 
     start: int
     stop: int
@@ -90,7 +90,7 @@ class Store:
         return name in self.columns
 
     def widths(self, name: str, *, marks: int = 0) -> Widths:
-        """The number of positions that each row of a column takes in a batch, with `marks` begin and end marks."""
+        """The number of positions that each row of a column takes in a batch, including `marks` begin and end marks."""
         return Widths(self.columns[name].lengths, marks)
 
 

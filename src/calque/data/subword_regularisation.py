@@ -138,7 +138,7 @@ class SubwordSampler:
         return source, target
 
     def collate(self, planned: Planned, *, epoch: int, shard: Shard = WHOLE) -> PairBatch:
-        """The padded batch of a plan, as wide as its longest pair in this epoch; with a shard, that rank's rows.
+        """Collates a planned batch, as wide as its longest pair in this epoch; with a shard, only that rank's rows.
 
         Every rank segments all pairs of the batch, because it needs their total number of tokens.
         """
@@ -148,7 +148,7 @@ class SubwordSampler:
         return collate_pairs(store_of_pairs(pairs), planned=Planned(np.arange(len(pairs)), size), shard=shard)
 
     def growth(self) -> float:
-        """The ratio of the lengths of sampled pairs to those of stored pairs; the batch budget is divided by it."""
+        """The ratio of sampled to stored lengths of pairs; the token budget of a batch is divided by this ratio."""
         count = len(self.store)
         indices = np.unique(np.linspace(0, count - 1, num=min(count, _SAMPLE)).astype(np.int64))
         before = sum(int(widths[indices].sum()) for widths in pair_widths(self.store))

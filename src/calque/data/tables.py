@@ -17,7 +17,7 @@ from calque.text.cleaning import BYTE_ORDER_MARK
 RECORD_BYTES = 1 << 24  # the longest record; beyond it, a quote has probably not been closed
 
 CONTINUATION = b"\n"
-"""Stands for every line of a record after its first. No record equals it, as an unquoted line break ends a record."""
+"""Stands for every line of a record but the first. No record equals it, because a record is never just a line break."""
 
 TableColumn = Annotated[int, Field(ge=1)] | Annotated[str, Field(min_length=1)]
 Weight = Annotated[float, Field(gt=0)]

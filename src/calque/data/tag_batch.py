@@ -76,7 +76,7 @@ class TagBatch(NamedTuple):
 
 
 def collate_tags(store: Store, planned: Planned, *, columns: Sequence[str] = (), shard: Shard = WHOLE) -> TagBatch:
-    """The padded batch of a plan, with characters if the store has them; with a shard, only the rows of that rank."""
+    """Collates a planned batch, with characters if the store has them; with a shard, only the rows of that rank."""
     shared_weight = int(store.widths(WORDS)[planned.indices].sum())
     planned = planned.shard(shard)
     indices, (rows, (width,)) = planned.indices, planned.size

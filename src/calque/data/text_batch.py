@@ -65,7 +65,7 @@ class TextBatch(NamedTuple):
 
 
 def collate_lines(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> TextBatch:
-    """The batch of padded lines of a plan, with BOS and EOS; with a shard, only the rows of that rank."""
+    """Collates a planned batch of lines, with BOS, EOS and padding; with a shard, only the rows of that rank."""
     shared_weight = int(store.widths(COLUMN, marks=1)[planned.indices].sum())
     planned = planned.shard(shard)
     rows, (width,) = planned.size

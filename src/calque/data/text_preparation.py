@@ -85,7 +85,7 @@ class TextNumericaliser(NamedTuple):
 
 
 def _parts(line: str) -> Iterator[str]:
-    """Yields the parts of a long line, cut at spaces if possible, because subwords are learnt from short lines."""
+    """Yields a long line in parts, cut at spaces if possible, because subwords can only be learnt from short lines."""
     start = 0
     while len(line) - start > PART:
         space = line.rfind(" ", start, start + PART)

@@ -23,7 +23,7 @@ LARGEST_FOLDER = 1 << 40
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_CHANGED = f"{MANIFEST}: changed since it was written (its seal does not match)"
+_CHANGED = f"{MANIFEST}: changed since it was written (the SHA-256 in its key `seal` does not match)"
 
 
 class FileEntry(NamedTuple):
@@ -43,7 +43,7 @@ class Manifest(NamedTuple):
 
 
 def verify_folder(path: Path, *, kind: str, formats: Collection[int]) -> Manifest:
-    """The manifest of a folder. Raises a FolderError that lists every problem unless the folder matches it exactly."""
+    """The manifest of a folder. Raises a FolderError that lists every way in which the folder differs from it."""
     manifest = survey_folder(path, kind=kind, formats=formats)
     with _reading(path):
         changed = [name for name, entry in manifest.files.items() if sha256_of(path / name) != entry.sha256]
@@ -132,7 +132,7 @@ def _seal_of(body: dict[str, Any]) -> str:
 
 
 def _is_sealed(values: dict[str, Any]) -> bool:
-    """Whether the seal matches. A manifest without a seal passes here and is rejected by the checks that follow."""
+    """Whether the seal (SHA-256) matches the manifest. A manifest without a seal passes, and later checks reject it."""
     body = {key: value for key, value in values.items() if key != "seal"}
     try:
         return "seal" not in values or _seal_of(body) == values["seal"]

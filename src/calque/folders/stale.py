@@ -15,9 +15,9 @@ _UNFINISHED = re.compile(r"(?P<name>.+)\.(?P<stage>tmp|old)-(?P<pid>[0-9]{1,10})
 
 
 def remove_stale(parent: Path, *, names: re.Pattern[str]) -> None:
-    """Removes the unfinished copies that killed processes left in `parent`, of folders whose names match `names`.
+    """Removes unfinished copies of folders, left in `parent` by killed processes, if the folders' names match `names`.
 
-    Folders that were moved aside to be replaced are restored.
+    A folder that was moved aside to be replaced, but was not replaced, is restored.
     """
     with suppress(OSError):
         for entry in sorted(parent.iterdir()):  # "old" sorts before "tmp"

@@ -34,7 +34,7 @@ EARLIER_METRICS = {
     **dict.fromkeys(("chrf", "exact_match"), ("higher", 0.0)),
     "bleu": ("higher", 1.0),
 }
-"""Whether higher or lower is better and the chance level, for the metrics of runs whose run.json lacks both."""
+"""For each metric, whether higher or lower is better, and the chance level; for runs whose run.json lacks both."""
 
 EARLIER_METRIC = "bleu"
 """The metric that selects models in runs whose config.toml does not name one."""

@@ -42,7 +42,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
-    """Copies weights into a model. Raises a FolderError that lists the differences unless they fit exactly."""
+    """Copies weights into a model. Raises a FolderError that lists all differences if names or shapes do not match."""
     _take_sizes(model, weights)
     refuse_unfit(model, weights, origin=origin)
     with torch.no_grad():
@@ -93,7 +93,7 @@ def refuse_unfit(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str
         if name in weights and weights[name].shape != value.shape
     ]
     problems += [
-        f"{name} is of {weights[name].dtype}, expected {value.dtype}"
+        f"{name} has dtype {weights[name].dtype}, expected {value.dtype}"
         for name, value in expected.items()
         if name in weights and weights[name].is_floating_point() != value.is_floating_point()
     ]

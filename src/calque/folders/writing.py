@@ -100,7 +100,9 @@ def failure(number: int | None) -> str:
 def _seal(folder: Path, *, kind: str, format: int, details: dict[str, Any]) -> Manifest:
     sizes, problems = scan(folder)
     if problems or MANIFEST in sizes:
-        raise FolderError("\n  ".join([f"{folder}: cannot be sealed", *(problems or [f"{MANIFEST}: reserved"])]))
+        raise FolderError(
+            "\n  ".join([f"{folder}: cannot be listed in a manifest:", *(problems or [f"{MANIFEST}: a reserved name"])])
+        )
     _share_modes(folder, names=sizes)
     files = {name: FileEntry(size, sha256_of(folder / name)) for name, size in sorted(sizes.items())}
     manifest = Manifest(kind, format, files, details)

@@ -28,7 +28,7 @@ class Catalogue(NamedTuple):
 
     items: Vocabulary
     counts: tuple[int, ...]
-    """How often training reads each id."""
+    """How often each id occurs in the training data."""
     behaviours: Vocabulary | None = None
 
     def item_ids(self, items: Iterable[str]) -> list[int]:

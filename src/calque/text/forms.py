@@ -114,7 +114,8 @@ class TaggerVocabularies(NamedTuple):
     def label_shares(self, shares: Sequence[float]) -> dict[str, float]:
         """The probability of each label in the corpus's scheme, given those of the model's labels.
 
-        If the model uses another scheme, labels that are the same in the corpus (S-PER and B-PER in BIO) are added up.
+        If the model uses another scheme, the probabilities of labels that the corpus does not distinguish (S-PER and
+        B-PER are both B-PER in BIO) are added up.
         """
         if self.config.scheme == "corpus":
             return dict(zip(self.labels, shares, strict=True))

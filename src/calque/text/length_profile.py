@@ -23,7 +23,7 @@ class TargetLimit(NamedTuple):
 
 
 class LengthProfile(NamedTuple):
-    """Lengths in the training data, which bound those of translations.
+    """Lengths in the training data, which limit the lengths of translations.
 
     `pieces` and `sentences` are 99th percentiles per source line; `targets` limit the target length by source length.
     """
@@ -42,7 +42,7 @@ class LengthProfile(NamedTuple):
     def longest_target(self, pieces: int) -> int | None:
         """The maximum number of pieces in the translation of a source of `pieces` pieces; None if unknown.
 
-        For sources longer than those in training, it grows in proportion to the source.
+        For sources longer than those in training, the maximum grows in proportion to the source length.
         """
         if not self.targets:
             return None

@@ -116,8 +116,8 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_flat(self, texts: Sequence[str]) -> FlatIds:
         """The ids of all texts. With byte-pair encoding, texts are encoded word by word (calque/text/word_table.py).
 
-        The result is that of `encode_many`, which unigram models use: they sum the scores of a whole text, and between
-        segmentations of the same probability, rounding decides, which would differ word by word.
+        The result equals that of `encode_many`. Unigram models always use `encode_many`: they add up scores over a
+        whole text, and rounding decides between equally probable segmentations, so words cannot be encoded alone.
         """
         if self.algorithm == "unigram" or self._crosses_spaces:
             return flat_ids(self.encode_many(texts))
@@ -125,7 +125,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @cached_property
     def _crosses_spaces(self) -> bool:
-        """Whether a learnt piece has a space after its first character, so that words depend on each other."""
+        """Whether a learnt piece has a space after its first character, so that words cannot be encoded separately."""
         return any(SPACE in piece[1:] for piece in self.vocabulary.pieces[len(_BASE) :])
 
     @cached_property
@@ -133,7 +133,7 @@ class SentencePieceTokenizer(Tokenizer):
         return WordTable(self._encode_words)
 
     def _encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word with the space before it; an empty word stands for a space alone."""
+        """The ids of each word and the space before it; for an empty word, the ids of a single space."""
         threads = -1 if len(words) >= _MULTITHREADED else 1
         ids: list[list[int]] = self._processor.encode(words, num_threads=threads)
         if "" in words:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 UNTYPED = "_"
-"""The type of spans whose labels have none, as in B I I O."""
+"""The type of spans whose labels name no type, as in B I I O."""
 
 _PREFIXES = frozenset("BIES")
 _OUTSIDE = ("O", UNTYPED)

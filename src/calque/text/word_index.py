@@ -9,7 +9,7 @@ from calque.text.tokenizer import Tokenizer
 
 
 def words_of_pieces(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The index, from 0, of each piece's word. A piece that is a space belongs to the word after it."""
+    """For each piece, the index (from 0) of its word. A piece that is a space belongs to the word after it."""
     words = tokenizer.normalised(text).split()
     pieces = tokenizer.tokenise(text)
     sizes = [len(b"".join(as_bytes(tokenizer.surface(piece)).split())) for piece in pieces]

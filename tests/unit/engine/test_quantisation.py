@@ -233,7 +233,7 @@ DAMAGES: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], str]] = {
         lambda weights: weights.update({"output.bias": weights["output.bias"].to(torch.int8)}),
         "output.bias has shape .*, expected a matrix",
     ),
-    "other integers": (lambda weights: weights.update({NAME: weights[NAME].long()}), f"{NAME} is of torch.int64"),
+    "other integers": (lambda weights: weights.update({NAME: weights[NAME].long()}), f"{NAME} has dtype torch.int64"),
 }
 
 
