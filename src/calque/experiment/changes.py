@@ -81,10 +81,10 @@ def _refuse_fixed(folder: Path, *, before: Values, after: Values, of: type[Confi
         return
     listed = "".join(f"\n  {problem}" for problem in problems)
     raise ConfigError(
-        f"{folder}: some of these settings cannot be changed when a run is resumed:{listed}\n"
-        f"these cannot: {', '.join(_fixed_keys(of))}\n"
-        f"these may: {', '.join(changeable(of))}\n"
-        f"to change the others, start a new run, e.g. with training.warm_start={shell_path(folder)}"
+        f"{folder}: these settings cannot be changed when a run is resumed:{listed}\n"
+        f"all fixed settings: {', '.join(_fixed_keys(of))}\n"
+        f"settings that can be changed: {', '.join(changeable(of))}\n"
+        f"to change a fixed setting, start a new run, e.g. with training.warm_start={shell_path(folder)}"
     )
 
 
