@@ -20,7 +20,7 @@ from calque.evaluation.segment_statistics import Array, SegmentMetric
 
 Method = Literal["bootstrap", "randomisation"]
 SAMPLES: dict[Method, int] = {"bootstrap": 1000, "randomisation": 10_000}
-"""sacreBLEU's defaults."""
+"""The default number of resamples or trials of each test, as in sacreBLEU."""
 LEVEL = 0.05
 """Differences with a smaller p-value are called significant."""
 
