@@ -161,7 +161,7 @@ class GroupResult(NamedTuple):
     """The group's mean score minus that of the first group; None for the first."""
     difference_interval: tuple[float, float] | None
     p_value: float | None
-    """Two-sided: twice the share of resampled differences that have the opposite sign."""
+    """The two-sided p-value: twice the share of resampled differences with the opposite sign; None for the first."""
 
 
 def compare_groups(

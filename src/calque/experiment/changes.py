@@ -17,8 +17,8 @@ _STATE = "the checkpoints depend on it"
 FIXED = {
     "seed": "the order of the data depends on it",
     "task": "the model was built for it",
-    "data": "the run has prepared its data",
-    "text": "the run has prepared its data",
+    "data": "the data of the run is already prepared",
+    "text": "the data of the run is already prepared",
     "model": "the weights depend on it",
     "training.objective": _STATE,
     "training.optimiser.kind": _STATE,

@@ -70,7 +70,7 @@ class CapturedPasses:
     def __call__(self, batch: Batch, *, factor: float) -> Tensor | None:
         """The losses of a batch, valid until the next call. Its gradient, times `factor`, is added to the gradients.
 
-        Returns None, without running the pass, if the pass is not captured or cannot be.
+        Returns None, without running the pass, if it cannot be captured or there are already GRAPHS graphs.
         """
         if self.failure is not None:
             return None
