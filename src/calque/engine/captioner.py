@@ -192,7 +192,7 @@ class Captioner:
 
     @torch.inference_mode()
     def score(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[TokenScores]:
-        """The log-probability and attention [T,S] of every piece, and of the end, of each given caption."""
+        """For each given caption, the log-probability and attention [T,S] of every piece and of the end."""
         results: list[TokenScores] = []
         step = max(1, self.search.batch_tokens // self.config.positions(self.task.size))
         with lock_of(self.model), self.model.evaluating():

@@ -96,7 +96,7 @@ def length_limits(
 
 
 class _Boundaries(NamedTuple):
-    """The pieces that may follow a required phrase, and those after which it may begin, as masks; see `Required`."""
+    """Masks of the pieces that may follow a required phrase, and of those that may precede it; see `Required`."""
 
     follows: Tensor | None  # [B,V], V counts the copied words too
     opens: Tensor | None  # [B,V]

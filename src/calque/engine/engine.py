@@ -245,7 +245,7 @@ class Engine:
     ) -> list[Entry]:
         """Decodes a batch. If that fails, decodes its halves, so that an error reaches only the request it concerns.
 
-        Returns the entries that must be decoded again without a shortlist, because theirs were too small.
+        Returns the entries that must be decoded again without a shortlist, because their shortlists were too small.
         """
         batch = [entry for entry in batch if not entry.job.check_given_up()]
         if not batch:

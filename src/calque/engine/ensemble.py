@@ -25,7 +25,7 @@ class Ensemble(NamedTuple):
     language_start: int = BOS  # the token that the language model reads before a text
 
     def joined(self, added: "Ensemble") -> "Ensemble":
-        """An ensemble with the members of both; raises a ConfigError if both have a language model."""
+        """An ensemble with the members of this one and of `added`; raises a ConfigError for two language models."""
         if self.language is not None and added.language is not None:
             raise ConfigError(
                 "this translator already has a language model; only one can be used, so leave out the second"

@@ -115,7 +115,7 @@ def load_captioner(path: str | Path, *, device: DeviceName = "auto", precision: 
 
 
 class ModelKind(NamedTuple):
-    """What messages say about a kind of model: what it is, and the commands that use it."""
+    """The name of a kind of model in messages, and the commands that use such a model."""
 
     name: str
     usage: str
@@ -295,7 +295,7 @@ _READERS = {
     "recognition": _Reader(RecogniserFolder, read_recogniser),
     "captioning": _Reader(CaptionerFolder, read_captioner),
 }
-"""How the models of each task but translation are read."""
+"""For each task except translation, how its model folders are read."""
 
 
 def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:

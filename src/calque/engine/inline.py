@@ -2,7 +2,8 @@ r"""Required phrases inside the text: `the <term target="Bahnhof">station</term>
 
 A mark begins with `<term target="PHRASE">`, where PHRASE is the required phrase, and ends with `</term>`; the model
 reads the text between them. In PHRASE `\"` is a quotation mark and `\\` a backslash. A literal `<term` before a space
-or `>`, or a literal `</term>`, is escaped with a backslash; backslashes before it work as in a shell: `\\` is one.
+or `>`, or a literal `</term>`, is escaped with a backslash; in a run of backslashes before it, `\\` stands for one
+backslash, as in a shell.
 """
 
 import re

@@ -33,7 +33,7 @@ def ngram_model(tables: NgramTables, *, config: LanguageModelConfig) -> Language
 
 
 def ngram_tables(generator: TextGenerator, *, origin: str = "this language model") -> NgramTables:
-    """The tables of an n-gram model; raises a FolderError, which names the model `origin`, if it is of another kind."""
+    """The tables of an n-gram model. Raises a FolderError for any other model, which the message calls `origin`."""
     output, size = generator.model.output, generator.model.vocabulary_size
     if not isinstance(output, NgramOutput):
         raise FolderError(

@@ -203,7 +203,7 @@ def _faults(weights: Mapping[str, Tensor], *, config: PhraseBasedConfig, sizes: 
         keys = weights[f"language_keys_{level}"]
         in_order = bool((keys[1:] > keys[:-1]).all())
         if not in_order or (len(keys) and not (int(keys[0]) >= 0 and int(keys[-1]) < rows * sizes[1])):
-            problems.append(f"language_keys_{level}: not n-grams that continue those of order {level - 1}")
+            problems.append(f"language_keys_{level}: expected sorted n-grams that extend n-grams of order {level - 1}")
         rows = len(keys)
         for kind in ("log10", "backoff"):
             table = weights.get(f"language_{kind}_{level}")

@@ -49,7 +49,7 @@ class PhraseTranslator:
         self.tokenizers = tokenizers
         self.config = config
         self.search = SearchConfig(source_limit=config.search.source_limit)
-        """Settings of which only `source_limit` applies; the limits of stack decoding are in the model's config."""
+        """Only `source_limit` has an effect; the limits of stack decoding are in the model's config."""
         self.device = torch.device("cpu")
         self._forms = _Forms(model, tokenizers) if config.case != "keep" else None
         self._decoder = StackDecoder(phrases, stack_search(config.search))

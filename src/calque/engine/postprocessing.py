@@ -130,7 +130,7 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int], unknown: Sequence[str]) 
 
 
 def _rank_by_risk(candidates: list[Candidate], *, search: SearchConfig, nbest: int) -> list[Candidate]:
-    """The candidates; with method "risk", only the `nbest` distinct ones of lowest Bayes risk, scored by utility."""
+    """All candidates or, with method "risk", the `nbest` distinct ones of lowest Bayes risk, scored by utility."""
     if search.method != "risk":
         return candidates
     ranked = minimum_bayes_risk([candidate.text for candidate in candidates], utility=search.utility)

@@ -19,7 +19,10 @@ from calque.folders.weights import read_weights
 from calque.layers.int8 import NARROWEST
 from calque.parsing import parse_json
 
-NOTE = "\nIts large weights are rounded to 8 bits: it is meant for decoding on a CPU, and cannot be trained further.\n"
+NOTE = (
+    "\nThe large weights of this model are rounded to 8 bits: the model is meant for decoding on a CPU, and cannot be "
+    "trained further.\n"
+)
 
 
 class Sizes(NamedTuple):

@@ -186,7 +186,7 @@ class Recogniser:
         chunk: float | None = None,
         batch_frames: int = BATCH_FRAMES,
     ) -> Iterator[SpeechAnswer]:
-        """A transcript or an error for each recording, in order. It does not depend on the other recordings."""
+        """A transcript or an error for each recording, in order. A result does not depend on the other recordings."""
         settings = self.settings(search=search, nbest=nbest, timestamps=timestamps, language=language)
         longest = self.task.longest if chunk is None else chunk
         if not math.isfinite(longest * self.task.rate):
@@ -348,7 +348,7 @@ class Recogniser:
         return Transcript(candidates[0].text, candidates, seconds, words, len(job.parts))
 
     def words(self, tokens: Sequence[TimedToken]) -> list[TimedWord]:
-        """Words with their times, given the tokens with theirs. Words are separated by white space."""
+        """The words that timed tokens form, with the times of the words. Words are separated by white space."""
         words: list[tuple[bytes, int, int]] = []
         is_inside = False
         surfaces = self.tokenizer.surfaces()
@@ -369,7 +369,7 @@ class Recogniser:
 
 
 def _name(recording: Clip | Sound) -> str:
-    """What messages about a recording begin with: its file and ": ", or nothing."""
+    """The prefix of messages about a recording: the name of its file and ": ", or nothing for samples."""
     return f"{recording.name(Path())}: " if isinstance(recording, Clip) else ""
 
 

@@ -135,7 +135,7 @@ class Recommender:
         top: int = TOP,
         exclude_seen: bool | None = None,
     ) -> Recommendations | list[Recommendations]:
-        """The `top` items for a history, given as a list of items, a text of items with white space, or a `History`.
+        """The `top` items for a history: a list of items, a text with white space between items, or a `History`.
 
         A list of histories yields a list. If `exclude_seen` is true, items of the history are left out; by default, the
         model's setting `task.exclude_seen` decides. A history without known items yields the most popular items.
@@ -163,7 +163,7 @@ class Recommender:
     ) -> Iterator[Recommendations | TextError]:
         """The recommendations for every history, in order, or an error that concerns this history alone.
 
-        They do not depend on the other histories. `together` histories are read before the first is answered.
+        Recommendations do not depend on the other histories. `together` histories are read before the first answer.
         """
         if top < 1:
             raise TextError(f"top is {top}: it must be at least 1")

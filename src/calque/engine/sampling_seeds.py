@@ -19,7 +19,7 @@ class Place(NamedTuple):
 def streams(places: Sequence[Place], *, seed: int) -> Tensor:
     """The numbers [B] of the texts' random streams, m(m(seed) + line) + part, where m mixes the bits of 64-bit numbers.
 
-    Law: a stream depends on seed, line and part alone, not on windows, batches or the splitting of earlier lines.
+    Law: a stream depends on seed, line and part alone, not on other requests or on how earlier lines are split.
     """
     lines, parts = (torch.tensor(column) for column in zip(*places, strict=True))
     return mixed(mixed(torch.tensor(seed)) + lines) + parts

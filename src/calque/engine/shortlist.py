@@ -71,7 +71,8 @@ def word_lists(
 def is_too_improbable(candidate: Candidate, *, threshold: float) -> bool:
     """Whether a translation found with a shortlist is too improbable to be used.
 
-    It is if the geometric mean of the probabilities of all its pieces and its end is 0 or below the threshold.
+    A translation is too improbable if the geometric mean of the probabilities of its pieces and its end is 0 or below
+    the threshold.
     """
     mean = math.exp(candidate.log_prob / max(1, candidate.pieces))
     return mean < threshold or candidate.log_prob == -math.inf

@@ -279,7 +279,8 @@ class TextGenerator(EmbedsText):
         """Yields the prompt, then text piece by piece: sampled pieces or, with method "beam", the most probable ones.
 
         The pieces concatenate to the text; a character is yielded once all of its bytes are generated. The text is
-        that of `candidates`, unless `no_repeat` allows no further piece before `minimum`: it then ends there.
+        that of `candidates`, unless `no_repeat` rules out every next piece before the text has `minimum` pieces: the
+        text then ends early.
         """
         search = search or self.search.model_copy(update={"method": "sample"})
         _refuse_search(search, maximum=maximum, nbest=1)
@@ -329,7 +330,7 @@ class TextGenerator(EmbedsText):
 
 
 class _Start(NamedTuple):
-    """The decoding step after a prompt, its state, and the hidden values [1,P,E] before each prompt token, if any."""
+    """The decoding step after a prompt, its state, and the vectors [1,P,E] that predict the prompt's tokens, if any."""
 
     step: Step
     state: Any

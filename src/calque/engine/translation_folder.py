@@ -107,4 +107,6 @@ def _read_profile(path: Path, *, format: int) -> LengthProfile | None:
             return profile
     except (ValueError, TypeError, AttributeError, KeyError):
         pass
-    raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences, and target limits")
+    raise FolderError(
+        f"{path}: damaged: expected positive numbers of pieces and sentences, and target limits in increasing order"
+    )

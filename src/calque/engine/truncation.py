@@ -20,9 +20,9 @@ def truncate(
 ) -> list[Truncated]:
     """The first `limit` pieces of each text; ids from `size` on are those of copied words.
 
-    Law: they are the first pieces of the whole text, and `read` sees at most a few hundred characters per piece. A
-    tokenizer may cut the end of its input differently than if the text went on, so it reads twice as many pieces as
-    are kept, or MOST characters per piece if pieces are so long that this is not enough.
+    Law: the result equals the first pieces of the whole text, although `read` sees at most a few hundred characters per
+    piece. A tokenizer may segment the end of its input differently if the text continues, so it reads twice as many
+    pieces as are kept or, if pieces are very long, MOST characters per kept piece.
     """
     numbered: dict[int, NumberedText] = {}
     characters, unfinished = FIRST * limit, list(range(len(texts)))

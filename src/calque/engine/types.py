@@ -9,7 +9,10 @@ from calque.search.settings import SearchConfig
 
 
 def changed_fields(value: Any, *, required: int, hidden: Mapping[str, Any] | None = None) -> str:
-    """The representation of a named tuple, without fields whose values are their defaults or those in `hidden`."""
+    """The representation of a named tuple: its `required` first fields, and all others that were changed.
+
+    A field was changed if its value is neither its default nor the value that `hidden` has for it.
+    """
     defaults = {**value._field_defaults, **(hidden or {})}
     fields = list(zip(value._fields, value, strict=True))
     shown = [repr(item) for _, item in fields[:required]]

@@ -32,7 +32,7 @@ class Confidence(NamedTuple):
 def calibrate(
     mean_log_probs: Sequence[float], translations: Sequence[str], references: Sequence[str]
 ) -> Confidence | None:
-    """The non-decreasing confidence that fits the held-out translations best; None if there are too few.
+    """The non-decreasing confidence function that fits the held-out translations best; None if there are too few.
 
     It is found by isotonic regression, with the pool-adjacent-violators algorithm (Ayer 1955).
     """

@@ -88,7 +88,7 @@ def all_edit_errors(references: Sequence[Symbols], hypotheses: Sequence[Symbols]
 
 
 def _differing(first: Symbols, second: Symbols) -> tuple[Symbols, Symbols]:
-    """Both sequences without their common beginning and end, which some shortest sequence of edits leaves as it is."""
+    """Both sequences without their common beginning and end, which a shortest sequence of edits need not change."""
     shortest = min(len(first), len(second))
     start = next((at for at in range(shortest) if first[at] != second[at]), shortest)
     ends = range(1, shortest - start + 1)
@@ -181,7 +181,9 @@ def error_rates(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Sym
     ErrorRates(symbols=50.0, sequences=100.0)
     """
     if len(hypotheses) != len(references):
-        raise DataError(f"{len(hypotheses)} outputs but references for {len(references)}: the numbers must be equal")
+        raise DataError(
+            f"{len(hypotheses)} outputs but references for {len(references)} outputs: the numbers must be equal"
+        )
     if not references or not all(references):
         raise DataError("nothing to evaluate: every output needs at least one reference")
     compared = [

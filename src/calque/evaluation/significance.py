@@ -20,7 +20,7 @@ from calque.evaluation.segment_statistics import Array, SegmentMetric
 
 Method = Literal["bootstrap", "randomisation"]
 SAMPLES: dict[Method, int] = {"bootstrap": 1000, "randomisation": 10_000}
-"""sacreBLEU's defaults."""
+"""The default number of resamples or trials of each test, as in sacreBLEU."""
 LEVEL = 0.05
 """Differences with a smaller p-value are called significant."""
 
@@ -161,7 +161,7 @@ class GroupResult(NamedTuple):
     """The group's mean score minus that of the first group; None for the first."""
     difference_interval: tuple[float, float] | None
     p_value: float | None
-    """Two-sided: twice the share of resampled differences that have the opposite sign."""
+    """The two-sided p-value: twice the share of resampled differences with the opposite sign; None for the first."""
 
 
 def compare_groups(

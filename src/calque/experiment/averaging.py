@@ -38,8 +38,8 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
         )
     if has_int8_weights(run):
         raise FolderError(
-            f"{run}: its model has weights rounded to 8 bits; put the run's own model back, average, and then run "
-            "`calque quantise`"
+            f"{run}: its model has weights rounded to 8 bits; restore the run's original model, run `calque "
+            "average`, and then `calque quantise`"
         )
     if owner(run) is not None:
         raise FolderError(f"{run} is being trained: wait for it or stop it, as training adds and removes checkpoints")

@@ -17,8 +17,8 @@ _STATE = "the checkpoints depend on it"
 FIXED = {
     "seed": "the order of the data depends on it",
     "task": "the model was built for it",
-    "data": "the run has prepared its data",
-    "text": "the run has prepared its data",
+    "data": "the data of the run is already prepared",
+    "text": "the data of the run is already prepared",
     "model": "the weights depend on it",
     "training.objective": _STATE,
     "training.optimiser.kind": _STATE,
@@ -81,10 +81,10 @@ def _refuse_fixed(folder: Path, *, before: Values, after: Values, of: type[Confi
         return
     listed = "".join(f"\n  {problem}" for problem in problems)
     raise ConfigError(
-        f"{folder}: some of these settings cannot be changed when a run is resumed:{listed}\n"
-        f"these cannot: {', '.join(_fixed_keys(of))}\n"
-        f"these may: {', '.join(changeable(of))}\n"
-        f"to change the others, start a new run, e.g. with training.warm_start={shell_path(folder)}"
+        f"{folder}: these settings cannot be changed when a run is resumed:{listed}\n"
+        f"all fixed settings: {', '.join(_fixed_keys(of))}\n"
+        f"settings that can be changed: {', '.join(changeable(of))}\n"
+        f"to change a fixed setting, start a new run, e.g. with training.warm_start={shell_path(folder)}"
     )
 
 

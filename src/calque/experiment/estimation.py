@@ -27,7 +27,7 @@ from calque.training.settings import TrainingConfig
 
 STEP = 1
 USED = ("batch", "device", "metric", "precision", "samples", "threads", "tensorboard", "tie_breaker")
-"""The training settings that such a run uses: those for validation and for the machine."""
+"""The training settings that affect the estimation of a model: those for validation and for the machine."""
 
 
 class Estimation(NamedTuple):

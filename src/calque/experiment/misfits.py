@@ -60,7 +60,7 @@ IS_SET: dict[Setting, Callable[[Sections], object]] = {
     "weights": lambda sections: any(getattr(corpus, "weight", 1) != 1 for corpus in sections.data.train),
     "shortlist": lambda sections: sections.search.shortlist,
 }
-"""For each setting that only some models support, whether an experiment changes it."""
+"""For each setting that only some models support, a function that returns whether an experiment uses it."""
 
 
 def misfits(sections: Sections) -> list[str]:
@@ -90,7 +90,7 @@ def unsupported(sections: Sections, reasons: Mapping[Setting, str], *, models: s
     """A message for each unsupported setting that the experiment uses.
 
     `reasons` maps unsupported settings to their messages. Subword sampling, which none of these models supports, is
-    always included; its message names them as `models`.
+    always included; `models` is what its message calls the models.
     """
     kind = sections.training.subwords.kind
     all_reasons = {

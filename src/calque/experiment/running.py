@@ -286,8 +286,8 @@ def _selection(
 ) -> tuple[list[str], list[str]]:
     """The settings `KEY=VALUE` of metric and tie-breaker, and a message if the chosen metric is unusual for the task.
 
-    Those that the config leaves open are chosen here. A run that an earlier version of Calque started keeps the metric
-    and the tie-breaker of that version.
+    A metric or tie-breaker that the config leaves open is chosen here. A run that an earlier version of Calque started
+    keeps the metric and the tie-breaker of that version.
     """
     refuse_unknown_metrics(training, metrics=assembly.metrics)
     given, metric, reason = values.get("training", {}), training.metric, ""

@@ -176,7 +176,7 @@ def bleu_or_exact_match(references: Sequence[str]) -> ChosenMetric:
 
 
 def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:
-    """The length profile of a model.
+    """The length profile of a model: usual lengths of source lines, and limits of target lengths.
 
     Sentences are counted in the held-out sources, because training sources are stored only as ids.
     """

@@ -154,6 +154,8 @@ def _copy_rows(value: Tensor, old: Tensor, *, rows: Tensor | None) -> None:
 def _message(side: str, rows: Tensor, *, path: Path) -> str:
     new = int((rows < 0).sum())
     text = (
-        f"{new:,} of {len(rows):,} {side} pieces are new, with random rows" if new else f"all {side} pieces are known"
+        f"{new:,} of {len(rows):,} {side} pieces are new, with randomly initialised embeddings"
+        if new
+        else f"all {side} pieces are known"
     )
     return f"warm start from {path}: {text}"

@@ -66,7 +66,7 @@ class Searched(NamedTuple):
 
 
 Search = Callable[[SearchConfig, BeamRecorder], Found]
-"""A function that searches with these settings, while the recorder observes."""
+"""A function that searches with the given settings while the recorder observes."""
 
 
 def search_with_beams(search: SearchConfig, run: Search, *, nbest: int = 1, prompt: int = 0) -> list[Searched]:

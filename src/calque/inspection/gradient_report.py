@@ -131,7 +131,7 @@ def _recurrence_lines(recurrences: Sequence[Mapping[str, Any]]) -> Iterator[str]
         yield f"{SIDES[item['side']]} {_layer_name(item)} ({item['cell']}): {'; '.join(matrices)}"
         if item["bound"] is not None:
             per_step = item["bound"]["per_step"]
-            verdict = "gradients through this layer vanish" if per_step < 1 else "no bound on their growth"
+            verdict = "gradients through this layer vanish" if per_step < 1 else "gradients may grow"
             yield f"  {item['bound']['of']} ≤ {per_step:.3f}: {verdict}"
         if item["jacobian"] is not None:
             gains = item["jacobian"]["gains"]

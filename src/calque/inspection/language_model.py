@@ -30,7 +30,7 @@ LONGEST = 512
 """The maximum number of pieces of an inspected text; attention and saliency grow with its square."""
 POSITIONS = 256  # that pass through the output layer together
 MATCHED = "matched n-gram"
-"""The name of what an n-gram model shows in the place of saliency."""
+"""The name of the method that n-gram models have instead of saliency."""
 CONTINUATION = 20  # pieces of a continuation, at most
 
 
@@ -49,8 +49,8 @@ class Continuation(NamedTuple):
 class TextView(NamedTuple):
     """What a language model computed for one text.
 
-    It reads `inputs[i]` and predicts `pieces[i]`; attention and saliency have a row per prediction and a column per
-    input, and are zero above the diagonal.
+    The model reads `inputs[i]` and predicts `pieces[i]`; attention and saliency have a row per prediction and a column
+    per input, and are zero above the diagonal.
     """
 
     text: str

@@ -34,7 +34,7 @@ class PhraseView(NamedTuple):
     score: float
     weights: dict[str, float]
     features: dict[str, float]
-    """Summed over all phrases.   Law: their weighted sum is the score."""
+    """Each feature, summed over all phrases.   Law: the weighted sum of the features is the score."""
     steps: list[PhraseStep]
     candidates: list[tuple[str, float]]
     """The best distinct translations and their scores."""

@@ -13,7 +13,7 @@ TICKS = (125, 250, 500, 1000, 2000, 4000, 8000, 16000)  # Hz
 MOST_NAMES = 60  # of tokens that are written below the features
 
 Panel = tuple[Callable[[Any, RecordingView], None], float]
-"""A function that draws on axes, and its height in inches."""
+"""A function that draws a panel on axes, and the height of the panel in inches."""
 
 
 def draw_recording(path: Path, view: RecordingView, *, picture: str) -> list[str]:

@@ -11,8 +11,8 @@ the gates, ⊙ and powers element by element, and diag left out:
   update gate, candidate, reset gate; the original GRU has U_n r and U_n h(t−1) r (1 − r) U_r in the last two;
 - RNN: (1 − h(t)²) U with tanh, [h(t) > 0] U with ReLU.
 
-With layer normalisation, U is multiplied from the left by the Jacobian of the normalisation at u, and so is the LSTM's
-∂h/∂c from the right by that of the cell.
+With layer normalisation, U is multiplied from the left by the Jacobian of the normalisation at u, and ∂h/∂c of an
+LSTM from the right by the Jacobian of the cell's normalisation.
 
 Letters: N rows, D width, G gates, M = G·D.
 """

@@ -20,7 +20,7 @@ STEPS = 32
 """The default number of points at which integrated gradients are evaluated."""
 
 ONE = torch.ones(1)
-"""The scale 1: the gradient is taken at the input itself."""
+"""The only scale of gradient × input: gradients are computed at the input itself."""
 
 Predict = Callable[[int], Iterable[Tensor]]
 """A function that reads a batch of M identical rows and yields the log-probabilities [M] of each of T predictions."""

@@ -84,9 +84,9 @@ def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks:
     slope = max(1.0, (needs[1] - needs[0]) / max(1, large.positions - small.positions))
     fitting = ranks * max(LEAST, int(PROBES[1] + (free - needs[1]) / slope))
     bounds = {
-        f"with more, an epoch would have fewer than {BATCHES_PER_EPOCH} batches": positions // BATCHES_PER_EPOCH,
+        f"larger batches would leave fewer than {BATCHES_PER_EPOCH} batches per epoch": positions // BATCHES_PER_EPOCH,
         "the upper limit of automatic batch sizes": MOST,
-        f"at {slope / 1024:.0f} KiB per position, it fills {SHARES[device.type]:.0%} of the free memory": fitting,
+        f"at {slope / 1024:.0f} KiB per position, this fills {SHARES[device.type]:.0%} of the free memory": fitting,
     }
     reason, tokens = min(bounds.items(), key=lambda bound: bound[1])
     tokens = max(LEAST, tokens // 64 * 64)

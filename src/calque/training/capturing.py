@@ -70,7 +70,7 @@ class CapturedPasses:
     def __call__(self, batch: Batch, *, factor: float) -> Tensor | None:
         """The losses of a batch, valid until the next call. Its gradient, times `factor`, is added to the gradients.
 
-        Returns None, without running the pass, if the pass is not captured or cannot be.
+        Returns None, without running the pass, if it cannot be captured or there are already GRAPHS graphs.
         """
         if self.failure is not None:
             return None
@@ -137,7 +137,7 @@ class CapturedPasses:
         return Captured(graph, tensors_on(static, self._device))
 
     def _end_capture(self) -> None:
-        """Captures a tiny graph, because torch's generator still waits for a failed capture to end."""
+        """Captures a tiny graph after a failed capture, because torch's generator waits until a capture has ended."""
         with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self._stream, capture_error_mode="thread_local"):
             self._losses.zero_()
 

@@ -68,7 +68,7 @@ class Checkpointer:
             self._prune()  # if the run was killed between saving and pruning
 
     def _adopt_selection(self) -> None:
-        """If training.metric or its tie-breaker has changed, ranks the best models so far by the new ones."""
+        """If training.metric or its tie-breaker has changed, ranks the best models so far by the new settings."""
         progress, selection = self.learner.progress, self.job.selection
         if progress.metric is None:
             progress.metric, progress.tie_breaker = selection.metric, selection.tie_breaker
@@ -96,7 +96,7 @@ class Checkpointer:
             try:
                 checkpoints.append(load_weights(self.folder / f"step-{step}"))
             except FolderError as error:
-                self.job.reporter.say(f"left out of the mean: {error}")
+                self.job.reporter.say(f"a checkpoint is left out of the mean: {error}")
         return checkpoints or [self.learner.weights()]
 
     def _averaged_steps(self) -> list[int]:
@@ -136,8 +136,8 @@ class Checkpointer:
     def _missing_checkpoints(self, latest: LatestCheckpoint | None) -> str:
         """A message about lost checkpoints, or an empty string. Raises a FolderError if all checkpoints are lost.
 
-        The metrics after the latest checkpoint show how far the run had come. They will be cut off, so damage that a
-        power cut did to them does not matter.
+        The metrics after the latest checkpoint show how far the run had come. These lines will be cut off,
+        so it does not matter if a power cut damaged them.
         """
         durable = 0 if latest is None else latest.snapshot.values.get("metrics", 0)
         lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",), durable=durable)

@@ -103,7 +103,10 @@ def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
             f"{folder}: there is no checkpoint, but the run had reached step {reached} and saved step {expected}. "
             "Restore the checkpoints, or move the run folder elsewhere and start the run again"
         )
-    return [f"{folder / f'step-{expected}'} is missing: the run had reached step {reached}"]
+    return [
+        f"{folder / f'step-{expected}'} is missing: the run had reached step {reached}, but has to continue from an "
+        "older checkpoint"
+    ]
 
 
 def saved_steps(folder: Path) -> list[int]:
@@ -208,7 +211,7 @@ def _verify(path: Path) -> Manifest:
 
 
 def _checked(path: Path, manifest: Manifest) -> Manifest:
-    """Returns the manifest of a checkpoint. Raises a FolderError if its step is not the one in the folder's name.
+    """Returns the manifest of a checkpoint. Raises a FolderError if the folder's name has another step.
 
     The manifest must also record whether the checkpoint was scheduled.
     """
@@ -217,7 +220,7 @@ def _checked(path: Path, manifest: Manifest) -> Manifest:
     if match and step != int(match[1]):
         raise FolderError(f"{path} holds the checkpoint of step {step}: the folder was renamed or swapped")
     if not isinstance(manifest.details.get("scheduled"), bool):
-        raise FolderError(f"{path} does not record whether it was scheduled")
+        raise FolderError(f"{path}: the manifest does not record whether the checkpoint was scheduled")
     return manifest
 
 

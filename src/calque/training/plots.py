@@ -37,7 +37,7 @@ def draw_curves(run: Path) -> bool:
     FigureCanvasAgg(figure)
     (loss, scores, lengths), (rate, norm, padding) = figure.subplots(2, 3)
     _curve(loss, train, "loss", label="training, with dropout and label smoothing")
-    _curve(loss, valid, "loss", label="validation, without")
+    _curve(loss, valid, "loss", label="validation, without either")
     if any(line.get("objective", line["loss"]) != line["loss"] for line in train):
         _curve(loss, train, "objective", label="training, whole objective")
     for key, label in SCORES.items():

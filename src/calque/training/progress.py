@@ -108,7 +108,7 @@ class Progress:
         self.best_value, self.tie_at_best = _known(selection.worth(line)), _known(selection.tie(line))
         message = f"{message}: the best model (step {self.best_step})"
         if self.best_value == -math.inf:
-            return f"{message} was not measured by it, so the next validation will be the best so far"
+            return f"{message} has no value of this metric, so the next validation will be the best so far"
         return f"{message} has {line[metric]:.3f}"
 
     def _record_best_steps(self, latest: Rank, *, count: int) -> None:

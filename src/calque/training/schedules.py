@@ -12,9 +12,10 @@ class ScheduleConfig(Config):
     """A linear warm-up, followed by one of six schedules."""
 
     kind: Literal["constant", "inverse_sqrt", "cosine", "linear", "halving", "plateau"] = "inverse_sqrt"
-    """inverse_sqrt falls in proportion to 1/√step (Vaswani 2017, §5.3); cosine and linear fall to `floor` at the last
-    step; halving multiplies the rate by `factor` at step `after` and then every `every` steps (Luong 2015, §4.1);
-    plateau multiplies it by `factor` after every `patience` validations without improvement."""
+    """constant stays at the peak; inverse_sqrt falls in proportion to 1/√step (Vaswani 2017, §5.3); cosine and linear
+    fall to `floor` at the last step; halving multiplies the rate by `factor` at step `after` and then every `every`
+    steps (Luong 2015, §4.1); plateau multiplies it by `factor` after every `patience` validations without
+    improvement."""
     warmup: int = Field(default=400, ge=0)
     """The number of steps over which the rate rises from zero to its peak."""
     floor: float = Field(default=0.0, ge=0, le=1)

@@ -28,7 +28,7 @@ class TensorBoard:
             self._writer.close()
 
     def begin(self, *, step: int) -> None:
-        """Opens the folder; TensorBoard will ignore what was written before for steps after `step`."""
+        """Opens the folder; TensorBoard then ignores values written earlier for steps after `step`."""
         if self._folder is None:
             return
         refuse_without_tensorboard()

@@ -65,8 +65,8 @@ def test_what_the_state_depends_on_cannot_change(short: Path, change: str, comma
     assert answer.code == 2, answer
     key = change.partition("=")[0]
     assert f"\n  {key}: " in answer.err
-    assert "these cannot: seed, task, data, text, model, training.objective" in answer.err
-    assert "these may: training.steps, " in answer.err and "training.schedule.*" in answer.err
+    assert "all fixed settings: seed, task, data, text, model, training.objective" in answer.err
+    assert "settings that can be changed: training.steps, " in answer.err and "training.schedule.*" in answer.err
     assert (short / "config.toml").read_bytes() == before
 
 
@@ -116,5 +116,5 @@ def test_a_run_of_ones_own_task_can_be_made_longer(tmp_path: Path) -> None:
     run = calque.train(config, task=frames_task(dropout=0.0), run=tmp_path / "run", quiet=True).folder
     longer = calque.resume(run, settings=["training.steps=4"], task=frames_task(dropout=0.0), quiet=True)
     assert longer.summary.step == 4
-    with pytest.raises(ConfigError, match=r"\n  seed: .*\n.*these cannot: seed, task, training.objective"):
+    with pytest.raises(ConfigError, match=r"\n  seed: .*\n.*all fixed settings: seed, task, training.objective"):
         calque.resume(run, settings=["seed=9"], task=frames_task(dropout=0.0), quiet=True)

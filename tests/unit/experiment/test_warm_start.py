@@ -43,7 +43,10 @@ def test_with_the_same_vocabulary_every_weight_is_copied(old: Run, tmp_path: Pat
     assert "all target pieces are known" in (new.folder / "log.txt").read_text(encoding="utf-8")
 
 
-NEW = {"hgfedcbaxy": "2 of 14 {side} pieces are new, with random rows", "hgfedcba": "all {side} pieces are known"}
+NEW = {
+    "hgfedcbaxy": "2 of 14 {side} pieces are new, with randomly initialised embeddings",
+    "hgfedcba": "all {side} pieces are known",
+}
 
 
 @pytest.mark.parametrize("letters", NEW)

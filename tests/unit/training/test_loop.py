@@ -460,7 +460,7 @@ def test_a_finished_run_keeps_its_model_if_its_value_by_a_new_metric_is_unknown(
     set_metric(run.folder, "bleu", "ter")
     again = resume(run.folder, quiet=True)
     assert (again.summary.step, again.summary.best_step) == (14, run.summary.best_step)
-    assert f"the best model (step {run.summary.best_step}) was not measured by it" in log_of(run.folder)
+    assert f"the best model (step {run.summary.best_step}) has no value of this metric" in log_of(run.folder)
     assert digests(run.folder) == before
 
 

@@ -34,7 +34,7 @@ def test_every_panel_has_its_curves(tmp_path: Path) -> None:
     plot = (tmp_path / "plots" / "training.svg").read_text(encoding="utf-8")
     curves = (
         "training, with",
-        "validation, without",
+        "validation, without either",
         "BLEU",
         "chrF",
         "TER",

@@ -110,7 +110,7 @@ def test_a_new_metric_ranks_the_best_models_by_its_own_values() -> None:
 def test_a_model_that_a_new_metric_did_not_measure_is_replaced_by_any_other(metric: str) -> None:
     """The metric was not measured, or was NaN; the model is kept until the next validation."""
     progress, message = switched(metric)
-    assert "the best model (step 1) was not measured by it" in message
+    assert "the best model (step 1) has no value of this metric" in message
     assert (progress.best_value, progress.best_step) == (-math.inf, 1)
     assert progress.best_steps == [(-math.inf, 1), (-60.0 if metric == "ter" else -math.inf, 2)]
     progress.step = 4

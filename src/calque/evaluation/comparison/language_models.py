@@ -69,7 +69,7 @@ def compare_language_models(
     training: TrainingText | None = None,
     samples: int = SAMPLES["randomisation"],
 ) -> dict[str, Any]:
-    """Compares several language models: the JSON document described at the top of this module.
+    """Compares several language models; returns the JSON document described at the top of this module.
 
     The first system is the baseline. With `samples` = 0, no significance test is made.
     """

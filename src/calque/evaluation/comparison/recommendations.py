@@ -50,7 +50,7 @@ class RankedTest(NamedTuple):
 def compare_recommendations(
     test: RankedTest, systems: Sequence[RankedSystem], *, samples: int = SAMPLES["randomisation"]
 ) -> dict[str, Any]:
-    """Compares the ranks of several recommenders: the JSON document described at the top of this module.
+    """Compares the ranks of several recommenders; returns the JSON document described at the top of this module.
 
     The first system is the baseline. With `samples` = 0, no significance test is made.
     """
@@ -102,7 +102,7 @@ def _system(
 def _section(
     id: str, title: str, values: Sequence[int], bounds: Sequence[tuple[int, int | None]], statistics: Sequence[Array]
 ) -> dict[str, Any]:
-    """The systems' scores by ranges of a number that each user has, in `values`; ranges without users are left out."""
+    """The scores of the systems for ranges of `values`, one value per user; ranges without users are left out."""
     numbers, column = np.asarray(values), METRICS.index(BY)
     masks = {
         _range_name(low, high): (numbers >= low) & (numbers <= (numbers.max(initial=0) if high is None else high))

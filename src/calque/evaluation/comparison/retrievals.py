@@ -5,7 +5,7 @@
  "metrics": [{"name": "top1_to_target" | "top1_to_source" | "mrr_to_target" | "mrr_to_source", "title", "better"}…],
  "systems": [{"name", "path", "kind", "model", "speed", "run", "curves": as for translations,
    "scores": {metric: per cent}, "p_values": null | {metric: float},
-   "different": null | int}…],                      // sentences, in both directions, found by it or the baseline alone
+   "different": null | int}…],                 // partners, in both directions, that only it or only the baseline finds
  "randomisation": {"samples": int, "seed": int},                         // the test that gives the p-values
  "lengths": [{"label": words of the source, "count": int, "systems": [mean top-1 of both directions, per cent]}…],
  "sentences": {"total": int, "items": [{"line": int (from 1), "source": str, "target": str,
@@ -53,7 +53,7 @@ class RetrievalTest(NamedTuple):
 def compare_retrievals(
     test: RetrievalTest, systems: Sequence[RetrievalSystem], *, samples: int = SAMPLES["randomisation"]
 ) -> dict[str, Any]:
-    """Compares the retrieval of several systems: the JSON document described at the top of this module.
+    """Compares the retrieval of several systems; returns the JSON document described at the top of this module.
 
     The first system is the baseline. With `samples` = 0, no significance test is made.
     """
@@ -98,7 +98,7 @@ def _system(place: int, systems: Sequence[RetrievalSystem], *, samples: int) -> 
 
 
 def _values(metric: str, ranks: Ranks) -> Array:
-    """[N], the values whose mean is the metric."""
+    """The values [N], one per sentence, whose mean is the metric."""
     measure, _, direction = metric.partition("_")
     own = getattr(ranks, direction)
     values: Array = (own == 1).astype(np.float64) if measure == "top1" else 1 / own
@@ -106,7 +106,7 @@ def _values(metric: str, ranks: Ranks) -> Array:
 
 
 def _found(system: RetrievalSystem) -> Array:
-    """[2,N], whether each partner is the nearest, in both directions."""
+    """Whether each sentence's partner is the sentence nearest to it, in both directions: [2,N]."""
     return np.stack([system.ranks.to_target == 1, system.ranks.to_source == 1]).astype(np.int64)
 
 

@@ -11,7 +11,7 @@ from calque.evaluation.comparison.words import LONGEST, Words, ngrams
 from calque.evaluation.segment_statistics import Array
 
 OPERATIONS = {"equal": "=", "replace": "~", "delete": "-", "insert": "+"}
-"""From the reference to the hypothesis: `-` is only in the reference, `+` only in the hypothesis."""
+"""Edits from reference to hypothesis: `-` marks words that only the reference has, `+` only the hypothesis."""
 
 
 def match_lengths(hypothesis: Words, reference: Words) -> list[int]:

@@ -54,7 +54,7 @@ class TaggedTest(NamedTuple):
 def compare_taggings(
     test: TaggedTest, systems: Sequence[TaggedSystem], *, samples: int = SAMPLES["randomisation"]
 ) -> dict[str, Any]:
-    """Compares the labels of several taggers: the JSON document described at the top of this module.
+    """Compares the labels of several taggers; returns the JSON document described at the top of this module.
 
     The first system is the baseline. With `samples` = 0, no significance test is made.
     """

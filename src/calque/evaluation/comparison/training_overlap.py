@@ -1,7 +1,7 @@
 """How much of a test set occurs in the training data: word frequencies, n-grams of the sources, whole sources.
 
 The training data is read once, line by line; only words and n-grams of the test set are counted, so memory does not
-grow with it.
+grow with the training data.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ def count_training(
     source_splitter: WordSplitter,
     target_splitter: WordSplitter,
 ) -> TrainingCounts:
-    """Counts what occurs in training `pairs` of text: `words` on the target side, n-grams of the test `sources`."""
+    """Searches training `pairs` for target `words`, and for the words, n-grams and whole lines of test `sources`."""
     wanted = {ngram for source in sources or () for ngram in ngrams(source)}
     whole = {tuple(source) for source in sources or ()}
     source_words = {word for source in sources or () for word in source}

@@ -44,7 +44,7 @@ LISTED = 50  # confusions of a kind
 SHOWN = 1000  # recordings in either direction
 
 Pair = tuple[str | None, str | None]
-"""A word of the reference and one of the hypothesis; None where one of them has nothing."""
+"""A word of the reference and the aligned word of the hypothesis; None on a side that has no such word."""
 
 
 class TranscribedSystem(NamedTuple):
@@ -72,7 +72,7 @@ def compare_transcripts(
     samples: Mapping[Method, int] = SAMPLES,
     shown: int = SHOWN,
 ) -> dict[str, Any]:
-    """Compares the transcripts of several systems: the JSON document described at the top of this module.
+    """Compares the transcripts of several systems; returns the JSON document described at the top of this module.
 
     The first system is the baseline. A test with 0 samples is left out.
     """
@@ -106,7 +106,7 @@ def compare_transcripts(
 
 
 def check_transcripts(test: TranscribedTest, systems: Sequence[TranscribedSystem]) -> None:
-    """Raises an error for fewer than two systems, no recordings, or a system without one transcript for each."""
+    """Raises an error for fewer than two systems, no recordings, or a system without one transcript per recording."""
     if len(systems) < 2:
         raise ConfigError("fewer than two systems to compare: give at least two runs or files of transcripts")
     size = len(test.references)
@@ -191,7 +191,7 @@ def _score(rows: Array) -> float:
 
 
 def _wins(place: int, errors: Mapping[str, Sequence[Sequence[Errors]]]) -> dict[str, dict[str, int]]:
-    """By metric, the number of recordings in which the system has fewer edits than the baseline, more, and as many."""
+    """By metric, the numbers of recordings with fewer, more and equally many edits, compared with the baseline."""
     edits = {name: [np.array([item.edits for item in row]) for row in rows] for name, rows in errors.items()}
     return {name: wins(rows[0], rows[place], is_higher_better=False) for name, rows in edits.items()}
 

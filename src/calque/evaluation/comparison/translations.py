@@ -97,9 +97,9 @@ class Settings(NamedTuple):
 
     metrics: tuple[MetricName, ...] = METRICS
     samples: Mapping[Method, int] = SAMPLES
-    """The number of resamples or trials of each test; 0 leaves it out."""
+    """The number of resamples or trials of each test; 0 leaves the test out."""
     shown: int = SHOWN
-    """How many sentences the document lists in either direction, gains and losses."""
+    """The number of sentences listed for the largest gains, and as many for the largest losses."""
 
 
 EVERYTHING = Settings()
@@ -163,7 +163,7 @@ def compare_translations(
     labels: WordLabels | None = None,
     progress: Progress = _quiet,
 ) -> dict[str, Any]:
-    """Compares the translations of several systems: the JSON document described at the top of this module.
+    """Compares the translations of several systems; returns the JSON document described at the top of this module.
 
     The first system is the baseline.
     """
