@@ -24,6 +24,7 @@ STOREYS: list[set[str]] = [
     {"evaluation", "objectives", "statistics"},
     {"models", "search", "data"},
     {"layers", "text"},
+    {"native"},
     {"tensors", "config", "folders", "devices", "web"},
     {"errors", "parsing", "memory"},
 ]

@@ -352,12 +352,38 @@ int linear_int8(const float *rows, int64_t stride, int64_t count, int64_t inputs
 
 /* ---- attention of one query per row ---- */
 
-INLINE float dot(const float *a, const float *b, int64_t width) {
-    vec sum = zero();
+/* The sums of four vectors, each in the same order. */
+INLINE void sums_of_4(vec a, vec b, vec c, vec d, float *to) {
+#ifdef __AVX512F__
+#define HALVED(v) _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1))
+    __m256 e = HALVED(a), f = HALVED(b), g = HALVED(c), h = HALVED(d);
+#else
+    __m256 e = a, f = b, g = c, h = d;
+#endif
+    __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(e, f), _mm256_hadd_ps(g, h));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1)));
+}
+
+/* The products of a vector with four others. */
+INLINE void dots_of_4(const float *query, const float *const *keys, int64_t offset, int64_t width, float *to) {
+    const float *a = keys[0] + offset, *b = keys[1] + offset, *c = keys[2] + offset, *d = keys[3] + offset;
+    vec sums[4] = {zero(), zero(), zero(), zero()};
     int64_t i = 0;
-    for (; i + LANES <= width; i += LANES) sum = fused(load(a + i), load(b + i), sum);
-    if (i < width) sum = fused(load_some(a + i, width - i, 0), load_some(b + i, width - i, 0), sum);
-    return sum_of(sum);
+    for (; i + LANES <= width; i += LANES) {
+        vec x = load(query + i);
+        sums[0] = fused(x, load(a + i), sums[0]);
+        sums[1] = fused(x, load(b + i), sums[1]);
+        sums[2] = fused(x, load(c + i), sums[2]);
+        sums[3] = fused(x, load(d + i), sums[3]);
+    }
+    if (i < width) {
+        vec x = load_some(query + i, width - i, 0);
+        sums[0] = fused(x, load_some(a + i, width - i, 0), sums[0]);
+        sums[1] = fused(x, load_some(b + i, width - i, 0), sums[1]);
+        sums[2] = fused(x, load_some(c + i, width - i, 0), sums[2]);
+        sums[3] = fused(x, load_some(d + i, width - i, 0), sums[3]);
+    }
+    sums_of_4(sums[0], sums[1], sums[2], sums[3], to);
 }
 
 /* v tanh(a + b), the additive score. */
@@ -381,13 +407,19 @@ typedef struct {
 
 /* softmax(scale q k) v, or with an additive score, of one head over `size` positions; `weights` has room for `size` numbers, rounded up to LANES. */
 INLINE void attend_head(const float *query, float scale, const head *over, int64_t size, float *weights, float *to) {
-    float most = -INFINITY;
-    for (int64_t p = 0; p < size; p++) {
-        const float *key = over->keys[p] + over->key_offset;
-        weights[p] = over->additive ? additive_score(over->additive, query, key, over->key_width)
-                                    : scale * dot(query, key, over->key_width);
-        most = weights[p] > most ? weights[p] : most;
+    for (int64_t p = 0; p < size; p += 4) {
+        if (over->additive) {
+            for (int64_t q = p; q < p + 4 && q < size; q++)
+                weights[q] = additive_score(over->additive, query, over->keys[q] + over->key_offset, over->key_width);
+            continue;
+        }
+        const float *keys[4]; /* beyond the last, the last again */
+        for (int k = 0; k < 4; k++) keys[k] = over->keys[p + k < size ? p + k : size - 1];
+        dots_of_4(query, keys, over->key_offset, over->key_width, weights + p);
+        for (int k = 0; k < 4; k++) weights[p + k] *= scale;
     }
+    float most = -INFINITY;
+    for (int64_t p = 0; p < size; p++) most = weights[p] > most ? weights[p] : most;
     for (int64_t p = size; p % LANES; p++) weights[p] = -INFINITY;
     float total = 0;
     for (int64_t p = 0; p < size; p += LANES) store(weights + p, exponential(subtract(load(weights + p), all(most))));

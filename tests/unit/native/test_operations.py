@@ -78,8 +78,8 @@ def test_the_largest_levels_do_not_overflow_and_rows_of_zeros_give_the_bias() ->
     weight, bias = torch.ones(64, 4096), torch.arange(64.0)
     layer = Int8Linear.of(weight, bias)
     product = Int8Product(layer.weight, layer.scales, layer.bias)
-    close(product(torch.ones(2, 4096)), 4096 + bias.expand(2, -1), tolerance=1e-5)
-    close(product(-torch.ones(2, 4096)), -4096 + bias.expand(2, -1), tolerance=1e-5)
+    close(product(torch.ones(2, 4096)), 4096 + bias.expand(2, -1), tolerance=2e-5)
+    close(product(-torch.ones(2, 4096)), -4096 + bias.expand(2, -1), tolerance=2e-5)
     assert torch.equal(product(torch.zeros(1, 4096)), bias[None])
 
 
