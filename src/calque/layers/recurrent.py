@@ -19,7 +19,7 @@ from calque.layers.dropout import scaled_mask
 from calque.layers.observers import RecurrentStep, StateLayer
 from calque.layers.packed_lstm import packed_lstm, packing, token_spans
 from calque.layers.padded_lstm import Direction, side_by_side
-from calque.native.operations import is_usable, lstm_cell
+from calque.native.operations import gru_cell, is_usable, lstm_cell
 from calque.tensors import reverse_within
 
 CellName = Literal["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
@@ -196,7 +196,7 @@ class Recurrence(StateLayer):
                 return hidden, (hidden,)
             case "lstm":
                 hidden_gates = self._recurrent(recurring, weight)
-                if not self.norms and self.products is not None and is_usable(hidden_gates):
+                if self._has_cell_kernel(projected):
                     hidden, memory = lstm_cell(projected, hidden_gates, state[1])
                     return hidden, (hidden, memory)
                 if not self.norms and is_cell_fused(hidden_gates):
@@ -206,12 +206,19 @@ class Recurrence(StateLayer):
                 memory = forget.sigmoid() * state[1] + enter.sigmoid() * candidate.tanh()
                 hidden = leave.sigmoid() * self._norm("cell", memory).tanh()
                 return hidden, (hidden, memory)
+            case "gru" if self._has_cell_kernel(projected):
+                hidden = gru_cell(projected, self._recurrent(recurring, weight), before)
+                return hidden, (hidden,)
             case "gru" | "gru-original":
                 update, candidate = self._update(projected, recurring, weight)
                 hidden = update * before + (1 - update) * candidate
                 return hidden, (hidden,)
             case _:
                 assert_never(self.cell)
+
+    def _has_cell_kernel(self, projected: Tensor) -> bool:
+        """Whether a kernel of `calque.native` computes all but the products: in decoding, without layer norm."""
+        return self.products is not None and not self.norms and is_usable(projected)
 
     def _update(self, projected: Tensor, recurring: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """The update gate and the candidate state of a GRU."""

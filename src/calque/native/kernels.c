@@ -591,30 +591,46 @@ int64_t best_words(const float *logits, int64_t stride, int64_t count, int64_t s
     return failed ? -1 : wrong;
 }
 
-/* ---- the cell of an LSTM ---- */
+/* ---- cells of recurrent layers; `entering` and `recurring` [M,G D] are the shares of inputs and state in the gates ---- */
 
-/* c = f c + i g, h = o tanh(c), from the sum of two shares [M,4 D] of the gates i f g o; `to` is [M,D], `cells` [M,D]. */
+INLINE vec part_of(const float *from, int64_t count) { return count >= LANES ? load(from) : load_some(from, count, 0); }
+
+INLINE void store_part(float *to, vec v, int64_t count) {
+    if (count >= LANES) store(to, v);
+    else store_some(to, v, count);
+}
+
+/* LSTM, gates i f g o: c = f c + i g, h = o tanh(c); `hidden` and `cells` are [M,D]. */
 void lstm_cell(const float *entering, int64_t entering_stride, const float *recurring, int64_t recurring_stride, const float *before,
-               int64_t before_stride, int64_t count, int64_t width, float *to, float *cells, int threads) {
+               int64_t before_stride, int64_t count, int64_t width, float *hidden, float *cells, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t m = 0; m < count; m++)
         for (int64_t i = 0; i < width; i += LANES) {
-            int64_t left = width - i;
+            const float *x = entering + m * entering_stride + i, *h = recurring + m * recurring_stride + i;
             vec gates[4];
-            for (int g = 0; g < 4; g++) {
-                const float *a = entering + m * entering_stride + g * width + i, *b = recurring + m * recurring_stride + g * width + i;
-                gates[g] = left >= LANES ? add(load(a), load(b)) : add(load_some(a, left, 0), load_some(b, left, 0));
-            }
-            const float *from = before + m * before_stride + i;
-            vec cell = multiply(sigmoid(gates[1]), left >= LANES ? load(from) : load_some(from, left, 0));
+            for (int g = 0; g < 4; g++) gates[g] = add(part_of(x + g * width, width - i), part_of(h + g * width, width - i));
+            vec cell = multiply(sigmoid(gates[1]), part_of(before + m * before_stride + i, width - i));
             cell = fused(sigmoid(gates[0]), hyperbolic(gates[2]), cell);
-            vec hidden = multiply(sigmoid(gates[3]), hyperbolic(cell));
-            if (left >= LANES) {
-                store(cells + m * width + i, cell);
-                store(to + m * width + i, hidden);
-            } else {
-                store_some(cells + m * width + i, cell, left);
-                store_some(to + m * width + i, hidden, left);
+            store_part(cells + m * width + i, cell, width - i);
+            store_part(hidden + m * width + i, multiply(sigmoid(gates[3]), hyperbolic(cell)), width - i);
+        }
+}
+
+/* GRU, gates r z n: n = tanh(x_n + r h_n), h = n + z (h - n); `hidden` is [M,D]. */
+void gru_cell(const float *entering, int64_t entering_stride, const float *recurring, int64_t recurring_stride, const float *before,
+              int64_t before_stride, int64_t count, int64_t width, float *hidden, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t m = 0; m < count; m++)
+        for (int64_t i = 0; i < width; i += LANES) {
+            const float *x = entering + m * entering_stride + i, *h = recurring + m * recurring_stride + i;
+            vec entered[3], recurred[3];
+            for (int g = 0; g < 3; g++) {
+                entered[g] = part_of(x + g * width, width - i);
+                recurred[g] = part_of(h + g * width, width - i);
             }
+            vec reset = sigmoid(add(entered[0], recurred[0])), update = sigmoid(add(entered[1], recurred[1]));
+            vec candidate = hyperbolic(fused(reset, recurred[2], entered[2]));
+            vec from = part_of(before + m * before_stride + i, width - i);
+            store_part(hidden + m * width + i, fused(update, subtract(from, candidate), candidate), width - i);
         }
 }

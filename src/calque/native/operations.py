@@ -218,6 +218,26 @@ def lstm_cell(entering: Tensor, recurring: Tensor, cell: Tensor) -> tuple[Tensor
     return hidden, after
 
 
+def gru_cell(entering: Tensor, recurring: Tensor, hidden: Tensor) -> Tensor:
+    """The next h [N,D] of a GRU, given both contributions [N,3D] to its gates r z n and the h before [N,D]."""
+    entering, recurring, hidden = map(_adjacent, (entering, recurring, hidden))
+    rows, width = hidden.shape
+    after = torch.empty(rows, width)
+    _library().gru_cell(
+        entering.data_ptr(),
+        entering.stride(0),
+        recurring.data_ptr(),
+        recurring.stride(0),
+        hidden.data_ptr(),
+        hidden.stride(0),
+        rows,
+        width,
+        after.data_ptr(),
+        torch.get_num_threads(),
+    )
+    return after
+
+
 class _Strided(ctypes.Structure):
     """`strided` in kernels.c."""
 

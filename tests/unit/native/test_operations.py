@@ -15,6 +15,7 @@ from calque.native.operations import (
     attend_source,
     attend_steps,
     best_words,
+    gru_cell,
     is_available,
     is_usable,
     lstm_cell,
@@ -223,6 +224,17 @@ def test_the_cell_of_an_lstm(width: int) -> None:
     expected = forget.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
     torch.testing.assert_close(after.double(), expected, atol=5e-7, rtol=1e-6)
     torch.testing.assert_close(hidden.double(), leave.sigmoid() * expected.tanh(), atol=5e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize("width", [1, 16, 37, 256])
+def test_the_cell_of_a_gru(width: int) -> None:
+    entering, recurring, before = torch.randn(9, 3 * width) * 3, torch.randn(9, 3 * width), torch.randn(9, width)
+    reset, update, inner = (part.double() for part in recurring.chunk(3, dim=1))
+    enter_reset, enter_update, candidate = (part.double() for part in entering.chunk(3, dim=1))
+    fresh = (candidate + (enter_reset + reset).sigmoid() * inner).tanh()
+    share = (enter_update + update).sigmoid()
+    expected = share * before + (1 - share) * fresh
+    torch.testing.assert_close(gru_cell(entering, recurring, before).double(), expected, atol=5e-7, rtol=1e-6)
 
 
 def test_the_cell_of_an_lstm_saturates() -> None:
