@@ -59,9 +59,12 @@ def doctor(
 def _show_devices() -> None:
     import torch
 
+    from calque.native.library import compiled
+
     typer.echo("devices:")
     features = torch.backends.cpu.get_cpu_capability()
     typer.echo(f"  cpu             {os.cpu_count()} cores, {torch.get_num_threads()} threads, {features}")
+    typer.echo(f"  CPU kernels     {compiled()}")
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(number)

@@ -26,6 +26,7 @@ from calque.layers.best_words import BestWords
 from calque.layers.int8_linear import Int8Linear, input_levels, quantise_rows
 from calque.layers.output import FullOutput, wide
 from calque.layers.packed import PackedLinear
+from calque.native.operations import best_words, is_usable
 from calque.tensors import Slots, best_candidates, exact, fold, select_rows, unfold, weightless
 
 COLUMNS = 8  # the number of own words is a multiple of this
@@ -94,16 +95,31 @@ class ListedOutput:
         parts = []
         chunks = [torch.split(part, step) for part in (hidden, own_logits, of_rows.sample_weight, of_rows.words)]
         for rows, own_part, weights, words in zip(*chunks, strict=True):
-            log_probs = self._listed_log_probs(rows, own_part, weights)
-            values, columns = best_candidates(log_probs, count=count)
-            parts.append(BestWords(values, self._words_in(columns, words), log_probs[:, end_column]))
+            values, columns, ends = self._best_columns(rows, own_part, weights, count=count, end=end_column)
+            parts.append(BestWords(values, self._words_in(columns, words), ends))
         return parts[0] if len(parts) == 1 else BestWords(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+    def _best_columns(
+        self, hidden: Tensor, own_logits: Tensor, sample_weight: Tensor, *, count: int, end: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The log-probabilities [N,C] and columns [N,C] of the best words, and the log-probability of column `end`."""
+        listed = len(self.shared) + own_logits.shape[1]
+        if is_usable(hidden) and count <= listed:
+            logits = self._logits(hidden, own_logits, sample_weight)
+            if (best := best_words(logits, count=count, end=end, among=listed)) is not None:
+                return best
+        log_probs = self._listed_log_probs(hidden, own_logits, sample_weight)
+        return *best_candidates(log_probs, count=count), log_probs[:, end]
 
     def _listed_log_probs(self, hidden: Tensor, own_logits: Tensor, sample_weight: Tensor) -> Tensor:
         """The log-probabilities [N,M+n] of the shared words and of each sentence's own words."""
+        logits = self._logits(hidden, own_logits, sample_weight)
+        return F.log_softmax(logits, dim=-1)[:, : len(self.shared) + own_logits.shape[1]]
+
+    def _logits(self, hidden: Tensor, own_logits: Tensor, sample_weight: Tensor) -> Tensor:
+        """The logits [N,M+n+r] of the shared words, of each sentence's own words and, weighted, of the sample."""
         common, shared = wide(self._common_logits(hidden)), len(self.shared)
-        logits = torch.cat([common[:, :shared], own_logits, common[:, shared:] + sample_weight], dim=1)
-        return F.log_softmax(logits, dim=-1)[:, : shared + own_logits.shape[1]]
+        return torch.cat([common[:, :shared], own_logits, common[:, shared:] + sample_weight], dim=1)
 
     def _words_in(self, columns: Tensor, own: Tensor) -> Tensor:
         """The words [N,C] in these columns of the logits, given each row's own words [N,n]; padding becomes word 0."""

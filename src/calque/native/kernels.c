@@ -529,11 +529,11 @@ int attend_source(const float *queries, int64_t stride, int64_t count, const str
 
 #define BLOCK 64
 
-/* For each row of logits [M,V]: the `best` largest log-probabilities, best first, of equal ones the lower word first, and
- * the log-probability of the word `end`. Returns the number of rows with values that are not finite, whose results are
+/* For each row of logits [M,V]: the `best` largest log-probabilities of the first `among` words, best first, of equal ones
+ * the lower word first, and the log-probability of the word `end`. Returns the number of rows with values that are not finite, whose results are
  * not valid, or -1 if there is no memory. */
-int64_t best_words(const float *logits, int64_t stride, int64_t count, int64_t size, int64_t best, int64_t end, float *log_probs,
-                   int64_t *words, float *ends, int threads) {
+int64_t best_words(const float *logits, int64_t stride, int64_t count, int64_t size, int64_t among, int64_t best, int64_t end,
+                   float *log_probs, int64_t *words, float *ends, int threads) {
     int64_t blocks = (size + BLOCK - 1) / BLOCK, wrong = 0;
     int failed = 0;
 #pragma omp parallel num_threads(threads) if (threads > 1) reduction(+ : wrong)
@@ -568,12 +568,12 @@ int64_t best_words(const float *logits, int64_t stride, int64_t count, int64_t s
             int64_t *places = words + m * best, found = 0;
             float least = -INFINITY; /* the log-probability to beat */
             for (int pass = 0; pass < 2; pass++) {
-                /* first the largest of each block, to know what to beat; then the words of the blocks that beat it */
+                /* first the largest of each whole block, to know what to beat; then the words of blocks that beat it */
                 found = 0;
-                for (int64_t b = 0; b < blocks; b++) {
+                for (int64_t b = 0; b * BLOCK + (pass ? 1 : BLOCK) <= among; b++) {
                     float top = maxima[b] - most - total;
                     if (pass && top < least) continue;
-                    int64_t first = pass ? b * BLOCK : b, last = !pass ? b + 1 : first + BLOCK < size ? first + BLOCK : size;
+                    int64_t first = pass ? b * BLOCK : b, last = !pass ? b + 1 : first + BLOCK < among ? first + BLOCK : among;
                     for (int64_t w = first; w < last; w++) {
                         float value = pass ? row[w] - most - total : top;
                         if (value < least || (found == best && value <= values[best - 1])) continue;

@@ -30,7 +30,7 @@ _SIGNATURES: dict[str, tuple[list[type], type | None]] = {
     "linear_int8": ([_P, _N, _N, _N, _P, _P, _P, _N, _P, _P, _N, _I, _P, _N, _I], _I),
     "attend_steps": ([_P, _N, _N, _P, _P, _P, _N, _N, _N, _N, _F, _P, _I], _I),
     "attend_source": ([_P, _N, _N, _P, _P, _P, _P, _N, _N, _N, _N, _N, _F, _P, _P, _P, _I], _I),
-    "best_words": ([_P, _N, _N, _N, _N, _N, _P, _P, _P, _I], _N),
+    "best_words": ([_P, _N, _N, _N, _N, _N, _N, _P, _P, _P, _I], _N),
     "lstm_cell": ([_P, _N, _P, _N, _P, _N, _N, _N, _P, _P, _I], None),
     "gru_cell": ([_P, _N, _P, _N, _P, _N, _N, _N, _P, _I], None),
 }

@@ -174,10 +174,13 @@ def attend_source(
     return outputs
 
 
-def best_words(logits: Tensor, *, count: int, end: int) -> tuple[Tensor, Tensor, Tensor] | None:
+def best_words(
+    logits: Tensor, *, count: int, end: int, among: int | None = None
+) -> tuple[Tensor, Tensor, Tensor] | None:
     """Log-probabilities [M,C] and ids [M,C] of the `count` best words, best first, and log-probabilities [M] of `end`.
 
-    Of equally likely words, the lower id comes first. None if a row of the logits [M,V] has no finite maximum.
+    Of equally likely words, the lower id comes first. With `among`, only the first words are compared; probabilities
+    are normalised over all of them. None if a row of the logits [M,V] has no finite maximum.
     """
     rows = len(logits)
     log_probs, words, ends = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long), torch.empty(rows)
@@ -186,6 +189,7 @@ def best_words(logits: Tensor, *, count: int, end: int) -> tuple[Tensor, Tensor,
         logits.stride(0),
         rows,
         logits.shape[1],
+        logits.shape[1] if among is None else among,
         count,
         end,
         log_probs.data_ptr(),

@@ -207,6 +207,16 @@ def test_the_best_words_and_ties(words: int, count: int) -> None:
     torch.testing.assert_close(best[2], log_probs[:, 2], atol=2e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize("among", [3, 64, 65, 150, 200])
+def test_the_best_of_some_words(among: int) -> None:
+    logits = torch.randn(20, 200) * 3
+    best = best_words(logits, count=3, end=1, among=among)
+    assert best is not None
+    expected, indices = best_candidates(F.log_softmax(logits, dim=-1)[:, :among], count=3)
+    torch.testing.assert_close(best[0], expected, atol=2e-6, rtol=1e-6)
+    assert torch.equal(best[1], indices)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_logits_that_are_not_finite_are_left_to_torch(bad: float) -> None:
     logits = torch.zeros(3, 100)
