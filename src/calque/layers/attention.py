@@ -169,8 +169,8 @@ class Attention(AttentionLayer):
         """Global, soft attention without coverage or gate, computed by a kernel for decoding on a CPU."""
         (rows, size, _), (sentences, places) = queries.shape, context.mask.shape
         score, weights = self.score, torch.empty(rows * size, places)
-        is_additive = isinstance(score, AdditiveScore)
-        projected = score.query(queries) if isinstance(score, AdditiveScore) else queries
+        additive = score if isinstance(score, AdditiveScore) else None
+        projected = queries if additive is None else additive.query(queries)
         attended = attend_source(
             projected.reshape(rows * size, 1, -1),
             context.keys[:, None],
@@ -178,7 +178,7 @@ class Attention(AttentionLayer):
             sentences=sentence_of_rows(rows, size=size, sentences=sentences, slots=context.slots),
             lengths=context.mask.sum(dim=1),
             scale=score.scale if isinstance(score, DotScore) else 1.0,
-            additive=score.value.weight if is_additive else None,
+            additive=None if additive is None else additive.value.weight,
             weights=weights,
         )
         shown = weights.view(rows, size, places)

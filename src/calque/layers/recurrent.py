@@ -156,7 +156,7 @@ class Recurrence(StateLayer):
     def project(self, inputs: Tensor) -> Tensor:
         """[...,G·D], the inputs' contribution to the gates; inputs narrower than E use the first weight columns."""
         if self.products is not None:
-            return self.products.entering(0, inputs.shape[-1])(inputs)  # type: ignore[no-any-return]
+            return self.products.entering(0, inputs.shape[-1])(inputs)
         weight, _, *bias = self.kernel.all_weights[0]
         met = weight if inputs.shape[-1] == weight.shape[-1] else weight[:, : inputs.shape[-1]]
         return F.linear(inputs, met, bias[0] if bias else None)
@@ -242,7 +242,7 @@ class Recurrence(StateLayer):
     def _recurrent(self, hidden: Tensor, weight: Tensor | None) -> Tensor:
         """The hidden state's contribution to the gates."""
         if self.products is not None:
-            return self.products.recurring(hidden)  # type: ignore[no-any-return]
+            return self.products.recurring(hidden)
         _, own, *bias = self.kernel.all_weights[0]
         return F.linear(hidden, own if weight is None else weight, bias[1] if bias else None)
 

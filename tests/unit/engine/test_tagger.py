@@ -8,6 +8,7 @@ import torch
 from calque.engine import Sentence, Tagger, load, save_tagger
 from calque.engine.tagger import tagger_sizes
 from calque.errors import FolderError, TextError
+from calque.layers.packed import pack
 from calque.models.characters import RecurrentCharactersConfig
 from calque.models.recurrent import RecurrentEncoderConfig
 from calque.models.tagger import TaggerConfig, TaggerModel
@@ -87,6 +88,7 @@ def test_labels_that_are_iobes_inside_are_bio_outside(head, tmp_path: Path) -> N
     inner = Tagger(own.model, own.vocabularies._replace(config=FormsConfig()), config=own.config, task=own.task)
     assert set(own.vocabularies.labels) == {"O", "B-NP", "E-NP", "B-PP", "E-PP"}
     save_tagger(tmp_path / "model", own, card="")
+    pack(own.model)  # as `load` does
     for tagger_of_bio in (own, load(tmp_path / "model", device="cpu")):
         for text in filter(None, TEXTS):
             answer = tagger_of_bio.tag(Sentence(text), marginals=True)
@@ -102,6 +104,7 @@ def test_labels_that_are_iobes_inside_are_bio_outside(head, tmp_path: Path) -> N
 def test_a_folder_gives_back_what_was_saved(tmp_path: Path, inputs) -> None:
     own = tagger(inputs=inputs, dtype=torch.float32)
     save_tagger(tmp_path / "model", own, card="# x\n", artefacts={"confusion.json": b"[]"})
+    pack(own.model)  # as `load` does
     loaded = load(tmp_path / "model", device="cpu")
     assert isinstance(loaded, Tagger)
     assert (loaded.vocabularies, loaded.config, loaded.task, loaded.columns) == (

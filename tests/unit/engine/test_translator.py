@@ -318,9 +318,9 @@ def test_every_output_layer_is_saved_and_loaded(output: Any, translator: Transla
 
 FORGED = {
     "not whole": (lambda ranks: ranks.float(), r"output.ranks has dtype torch.float32, expected torch.int64"),
-    "too high": (lambda ranks: ranks + 1, "output.ranks is not a permutation"),
-    "too low": (lambda ranks: ranks - 1, "output.ranks is not a permutation"),
-    "twice": (lambda ranks: ranks * 0, "output.ranks is not a permutation"),
+    "too high": (lambda ranks: ranks + 1, "output.ranks does not contain every rank exactly once"),
+    "too low": (lambda ranks: ranks - 1, "output.ranks does not contain every rank exactly once"),
+    "twice": (lambda ranks: ranks * 0, "output.ranks does not contain every rank exactly once"),
 }
 
 
