@@ -104,7 +104,10 @@ def test_mistakes_are_told(run, files, command: Command, tmp_path) -> None:
         ((run, files[0], "method=sample"), "is not supported for captioners"),
         ((run, files[0], "shortlst=true"), "shortlst"),
         ((run, files[0], "temperature=2.0"), "temperature=2.0 has no effect: it is used only in sampling"),
-        ((run, files[0], "language_weight=2.0", "maximum_ratio=2"), "maximum_ratio=2.0 has no effect: an image has no"),
+        (
+            (run, files[0], "language_weight=2.0", "maximum_ratio=2"),
+            "maximum_ratio=2.0 has no effect: it depends on the length of a source text",
+        ),
         ((run, files[0], "--attention-weights"), "--attention-weights needs --json"),
         ((run, files[0], f"a={'a' * 300}.png"), "unknown key"),
         ((run, files[0], "--attention", files[1]), "File exists"),

@@ -2,14 +2,16 @@
 
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 
 from calque.layers import int8, packed
-from calque.layers.observers import AttentionLayer
-from calque.models.model import Model
-from calque.models.transformer import IndexedState
+from calque.layers.observers import AttentionLayer, change_attention
+from calque.layers.recurrent import Gates, Recurrence
+from calque.models.model import Model, ModelConfig, Sizes
+from calque.models.transformer import IndexedState, TransformerDecoderConfig, TransformerEncoderConfig
 from calque.native.operations import is_available
 from calque.objectives.decoding_step import decoding_step
 from calque.search.beam import BestK, Goal, beam_search
@@ -113,13 +115,23 @@ def test_search(name: str) -> None:
         assert [hypothesis.score for hypothesis in found] == pytest.approx([item.score for item in wanted], abs=1e-4)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_8_bit_models_compute_what_they_compute_without_kernels(name: str, request: pytest.FixtureRequest) -> None:
+    """Most differ by rounding alone; where a level of an input becomes the next, by a small share of the output."""
+    model = int8.quantise(quiet(name))
+    actual = model(source(), target()).hidden
+    request.getfixturevalue("without_kernels")
+    expected = int8.quantise(quiet(name))(source(), target()).hidden
+    assert float((actual - expected).norm() / expected.norm()) < 0.02
+
+
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("name", EXACT)
 def test_the_bits_of_a_sentence_do_not_depend_on_the_batch(name: str, precision: str) -> None:
     model = quiet(name)
     if precision == "int8":
         model = int8.quantise(model)  # type: ignore[assignment]
-        assert not any(layer.in_float64 for layer in model.modules() if isinstance(layer, AttentionLayer))
+        assert all(layer.uses_kernel for layer in model.modules() if isinstance(layer, AttentionLayer))
     else:
         packed.pack(model)
     batch, tokens = source(), target()
@@ -127,3 +139,64 @@ def test_the_bits_of_a_sentence_do_not_depend_on_the_batch(name: str, precision:
     for row, length in enumerate(batch.lengths.tolist()):
         alone = model(Padded(batch.values[row : row + 1, :length], batch.lengths[row : row + 1]), tokens[row : row + 1])
         assert torch.equal(alone.hidden[0], together[row])
+
+
+@pytest.mark.parametrize("options", [{}, {"positions": "rotary"}, {"copies": True}, {"attention_layer": 1}])
+@pytest.mark.parametrize("attention", [False, True])
+def test_8_bit_models_do_not_depend_on_the_batch_where_torch_computes_attention(
+    options: dict[str, Any], attention: bool
+) -> None:
+    """Rotary positions in decoders, copying, attention weights on request; wider and longer than other models here."""
+    side = {"layers": 2, "width": 128, "heads": 4, "feed_forward": 256}
+    shared = {key: value for key, value in options.items() if key == "positions"}
+    config = ModelConfig(
+        encoder=TransformerEncoderConfig(**side, **shared), decoder=TransformerDecoderConfig(**side, **options)
+    )
+    torch.manual_seed(1)
+    model = int8.quantise(Model(config, sizes=Sizes(50, 50, joint=True)).eval())
+    batch, tokens = (
+        Padded(torch.randint(50, (8, 33)), torch.tensor([33, 30, 25, 21, 17, 11, 5, 2])),
+        torch.randint(50, (8, 9)),
+    )
+    together = model(batch, tokens, attention=attention)
+    for row, length in enumerate(batch.lengths.tolist()):
+        part = slice(row, row + 1)
+        alone = model(Padded(batch.values[part, :length], batch.lengths[part]), tokens[part], attention=attention)
+        assert torch.equal(alone.hidden[0], together.hidden[row])
+
+
+def test_who_watches_or_changes_attention_selects_the_clear_path() -> None:
+    model = with_kernels(quiet("transformer-pre"))
+    layer = model.decoder.blocks[0].self_attention  # type: ignore[index, union-attr]
+    context = model.prepare(source())
+    assert isinstance(model.decoder.indexed(model.start(context)), IndexedState)
+    with change_attention(model, "decoder.blocks.0.self_attention", lambda weights: weights):
+        assert not isinstance(model.decoder.indexed(model.start(context)), IndexedState)
+    layer.train()
+    assert not isinstance(model.decoder.indexed(model.start(context)), IndexedState)
+
+
+@pytest.mark.parametrize("name", ["luong-general-feeding", "lstm", "transformer-pre"])
+def test_changed_weights_are_seen(name: str) -> None:
+    model = with_kernels(quiet(name))
+    model(source(), target())
+    other = quiet(name)
+    for parameter in other.parameters():
+        parameter += 0.1
+    for parameter, new in zip(model.parameters(), other.parameters(), strict=True):
+        parameter.copy_(new)
+    torch.testing.assert_close(model(source(), target()).hidden, other(source(), target()).hidden, atol=2e-5, rtol=1e-4)
+
+
+def test_dropped_weights_and_gradients_are_left_to_torch() -> None:
+    layer = Recurrence("lstm", input_width=5, width=6)
+    layer.products = Gates(layer.kernel, linear=packed.PackedLinear.sharing)
+    inputs, state = torch.randn(2, 3, 5), layer.zero_state(2, like=torch.zeros(1))
+    with torch.enable_grad():
+        outputs, _ = layer(inputs, state)
+        outputs.sum().backward()
+    assert layer.kernel.weight_hh_l0.grad is not None
+    dropped = torch.zeros_like(layer.kernel.weight_hh_l0)
+    plain = Recurrence("lstm", input_width=5, width=6)
+    plain.kernel = layer.kernel
+    assert torch.equal(layer(inputs, state, weight=dropped)[0], plain(inputs, state, weight=dropped)[0])

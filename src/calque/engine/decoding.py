@@ -111,13 +111,7 @@ def _search(
             assert models.shortlist is not None
             lists = word_lists(models.shortlist, ids, constraints, device=device)
         decoding = start_decoding(
-            models.model,
-            source,
-            ensemble=models.ensemble,
-            search=search,
-            attention=search.coverage > 0,
-            lists=lists,
-            watched=inspection != UNWATCHED,
+            models.model, source, ensemble=models.ensemble, search=search, attention=search.coverage > 0, lists=lists
         )
     if inspection.attention is not None or inspection.weights:
         decoding = decoding._replace(step=clear_step(decoding.step))

@@ -50,15 +50,13 @@ def start_decoding(
     search: SearchConfig,
     attention: bool,
     lists: WordLists | None = None,
-    watched: bool = False,
 ) -> Decoding:
     """Encodes sources and returns the decoding step of the model, or the combined step of all models.
 
-    The sources must be on the model's device. With `lists`, every model considers only the words of these lists. If
-    layers are `watched` or changed, no kernel computes several of them at once.
+    The sources must be on the model's device. With `lists`, every model considers only the words of these lists.
     """
     members = (model, *ensemble.models)
-    started = [_start(member, source, attention=attention, lists=lists, watched=watched) for member in members]
+    started = [_start(member, source, attention=attention, lists=lists) for member in members]
     decoding = started[0]
     if ensemble.models:
         steps, states, contexts = zip(*started, strict=True)
@@ -85,10 +83,10 @@ def start_with_graphs(model: Model, source: Padded, *, graphs: Graphs) -> Decodi
     return Decoding(decoding_step(model), model.start(context), context)
 
 
-def _start(model: Model, source: Padded, *, attention: bool, lists: WordLists | None, watched: bool) -> Decoding:
+def _start(model: Model, source: Padded, *, attention: bool, lists: WordLists | None) -> Decoding:
     context = model.prepare(source)
     state = model.start(context)
-    if not attention and not watched:
+    if not attention:
         state = model.decoder.indexed(state)
     if lists is None:
         return Decoding(decoding_step(model, attention=attention), state, context)

@@ -131,7 +131,12 @@ class Attention(AttentionLayer):
 
     def prepare(self, values: Tensor, mask: Tensor) -> AttentionContext:
         """The context to attend to, with its keys, given the encoder's outputs `values` [B,S,M] and `mask` [B,S]."""
-        return AttentionContext(self.wide(self.score.keys(values)), self.wide(values), mask)
+        return AttentionContext(self.wide_memory(self.score.keys(values)), self.wide_memory(values), mask)
+
+    def use_kernel(self) -> None:
+        super().use_kernel()
+        if isinstance(self.score, AdditiveScore):  # kept, as `quantise` replaces the layer
+            self._additive = self.score.value.weight.detach().float().flatten().clone()
 
     def start(self, context: AttentionContext) -> AttentionState:
         """The state before the first token."""
@@ -178,7 +183,7 @@ class Attention(AttentionLayer):
             sentences=sentence_of_rows(rows, size=size, sentences=sentences, slots=context.slots),
             lengths=context.mask.sum(dim=1),
             scale=score.scale if isinstance(score, DotScore) else 1.0,
-            additive=None if additive is None else additive.value.weight,
+            additive=None if additive is None else self._additive,
             weights=weights,
         )
         shown = weights.view(rows, size, places)
@@ -191,13 +196,14 @@ class Attention(AttentionLayer):
         unfolded = partial(unfold, rows=rows, slots=context.slots)
         folded = self.wide(context.fold(queries))
         covered = None if state.coverage is None else context.fold(state.coverage[:, None])
-        scores = self.score(folded, context.keys, covered)
+        values = self.wide(context.values)
+        scores = self.score(folded, self.wide(context.keys), covered)
         shares = self._reach(scores, folded, state, context, size=size)
         row_is_soft = None if state.is_soft is None else state.is_soft[:, None, None].expand(-1, size, 1)
         is_soft = None if row_is_soft is None else context.fold(row_is_soft)
         weights, chosen, losses = self._choose(shares, is_soft)
         weights = self.observed(weights[:, None]).squeeze(1) if self.shows_weights else weights
-        attended_values = weights @ context.values
+        attended_values = weights @ values
         if self.gate is not None:
             attended_values = self.gate(folded).sigmoid() * attended_values
         if covered is not None and state.coverage is not None:

@@ -47,7 +47,7 @@ def quantise(model: nn.Module) -> nn.Module:
             module.product = Int8Linear.of(module.weight, module.bias)
         elif isinstance(module, AttentionLayer):
             module.use_kernel()
-            module.in_float64 = not module.uses_kernel
+            module.in_float64 = True  # wherever torch computes it
         elif isinstance(module, Recurrence) and all(map(is_rounded, module.kernel.all_weights[0][:2])):
             module.products = Gates(module.kernel, linear=Int8Linear.of)
             del module.kernel

@@ -113,10 +113,15 @@ class Int8Linear(nn.Module, FusedLinear):
 
     def fused(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
         if is_usable(inputs):
-            if self._product is None:
-                self._product = Int8Product(self.weight, self.scales, self.bias)
-            return self._product(inputs, relu=relu, added=added)
+            return self.native()(inputs, relu=relu, added=added)
         return finished(self._by_torch(inputs), relu=relu, added=added)
+
+    def native(self) -> Int8Product:
+        """The product that the kernel in C computes."""
+        product = self._product
+        if product is None:
+            self._product = product = Int8Product(self.weight, self.scales, self.bias)
+        return product
 
     def _by_torch(self, inputs: Tensor) -> Tensor:
         rows = inputs.reshape(-1, self.inputs)

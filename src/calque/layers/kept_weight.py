@@ -32,7 +32,7 @@ class KeptWeight:
         parameters = (direction, magnitude)
         if self._weight is None or not all(map(Origin.is_of, self._origins, parameters)):
             self._weight = self.compute(direction, magnitude=magnitude)
-            self._origins = [Origin(parameter.detach(), _version(parameter)) for parameter in parameters]
+            self._origins = list(map(Origin.now, parameters))
         return self._weight
 
 
@@ -41,6 +41,11 @@ class Origin(NamedTuple):
 
     values: Tensor  # held, so that its memory is not given to another tensor
     version: int
+
+    @classmethod
+    def now(cls, parameter: Tensor) -> "Origin":
+        """The present values of a parameter."""
+        return cls(parameter.detach(), _version(parameter))
 
     def is_of(self, parameter: Tensor) -> bool:
         """Whether the parameter still has these values."""

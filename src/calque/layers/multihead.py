@@ -15,7 +15,7 @@ from calque.layers.observers import AttentionLayer
 from calque.layers.positions import distances, rotate
 from calque.layers.row_attention import attend_cached, attend_shared
 from calque.layers.short_attention import fits, is_short
-from calque.native.operations import attend_source, attend_steps
+from calque.native.operations import attend_source, attend_steps, places_of
 from calque.tensors import Slots, fold, sentence_of_rows, unfold
 
 
@@ -43,7 +43,17 @@ class ReadTokens(NamedTuple):
     Rows are never copied: `Chunk.ancestors` says which row has the token of a hypothesis.
     """
 
-    steps: tuple[Tensor, ...] = ()  # [N',2·G·d] per position, with the N' rows that were read there
+    steps: tuple[Tensor, ...]  # [N',2·G·d] per position, with the N' rows that were read there
+    places: Tensor  # [P,2], see `native.operations.places_of`
+
+    @classmethod
+    def none(cls) -> "ReadTokens":
+        """The state before the first token."""
+        return cls((), places_of(()))
+
+    def append(self, step: Tensor) -> "ReadTokens":
+        """These keys and values, followed by those of one more token."""
+        return ReadTokens((*self.steps, step), torch.cat([self.places, places_of((step,))]))
 
 
 class Chunk(NamedTuple):
@@ -83,7 +93,7 @@ class MultiHead(AttentionLayer):
 
     def remember(self, memory: Tensor, *, turn: Tensor | None = None) -> KeysValues:
         """Keys and values of vectors `memory` [B,S,M]; with a `turn` [B,S,d] (rotary positions), keys are rotated."""
-        keys, values = (self.wide(self.split_heads(part)) for part in self.key_value(memory).chunk(2, dim=-1))
+        keys, values = (self.wide_memory(self.split_heads(part)) for part in self.key_value(memory).chunk(2, dim=-1))
         return KeysValues(keys if turn is None else rotate(keys, turn), values)
 
     def forward(
@@ -157,7 +167,8 @@ class MultiHead(AttentionLayer):
         If `in_float64` is set, keys, values and the computation are in float64; the output is in float32.
         """
         if self.in_float64:
-            return self._plainly(self.wide(queries), memory, mask, causal=causal).to(queries.dtype)
+            wide = KeysValues(*map(self.wide, memory))
+            return self._plainly(self.wide(queries), wide, mask, causal=causal).to(queries.dtype)
         if self._uses_kernel(queries, memory, mask):
             return torch.ops.calque.short_attention(queries, *memory, mask, causal)  # type: ignore[no-any-return]
         if self.shows_weights or self._draws_own_masks(queries) or self._is_short(queries, memory):
@@ -203,7 +214,7 @@ class MultiHead(AttentionLayer):
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         """[B,Q,S], the attention weights of queries [B,H,Q,d], averaged over heads and without dropout."""
-        weights = self._weights(self.wide(queries), self._for_heads(keys), mask).to(queries.dtype)
+        weights = self._weights(self.wide(queries), self._for_heads(self.wide(keys)), mask).to(queries.dtype)
         return self.changed(weights).mean(dim=1)
 
     def _weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
@@ -214,10 +225,10 @@ class MultiHead(AttentionLayer):
 
     def start(self, rows: int, *, like: Tensor) -> KeysValues:
         """The empty cache of keys and values before the first token, for `rows` hypotheses."""
-        empty = self.wide(like.new_zeros(rows, self.key_value_heads, 0, self.head_width))
+        empty = self.wide_memory(like.new_zeros(rows, self.key_value_heads, 0, self.head_width))
         return KeysValues(empty, empty)
 
-    def attend_first(self, queries: Tensor, memory: KeysValues, mask: Tensor, *, slots: Slots | None = None) -> Tensor:
+    def attend_prefix(self, queries: Tensor, memory: KeysValues, mask: Tensor, *, slots: Slots | None = None) -> Tensor:
         """The attention output [N,T,D] of all heads for projected queries [N,T,D], before it is projected.
 
         The rows of a sentence attend to its keys where `mask` [B,S] is true, which must be its first positions.
@@ -251,9 +262,9 @@ class MultiHead(AttentionLayer):
     def read_token(self, inputs: Tensor, past: ReadTokens, chunk: Chunk) -> tuple[Tensor, ReadTokens]:
         """`read` for one token per row, with kernels for decoding on a CPU; the output [N,1,D] is not projected."""
         assert chunk.ancestors is not None
-        after = ReadTokens((*past.steps, self.key_value(inputs).squeeze(1)))
+        after = past.append(self.key_value(inputs).squeeze(1))
         queries = self.query(inputs).squeeze(1)
-        heads = attend_steps(queries, after.steps, chunk.ancestors, heads=self.heads, groups=self.key_value_heads)
+        heads = attend_steps(queries, *after, ancestors=chunk.ancestors, heads=self.heads, groups=self.key_value_heads)
         return heads[:, None], after
 
     def _read_fixed(self, queries: Tensor, new: KeysValues, cache: KeysValues, chunk: Chunk) -> Tensor:

@@ -56,6 +56,10 @@ class AttentionLayer(nn.Module):
         """The values to compute attention with: if `in_float64` is set, contiguous in float64; otherwise unchanged."""
         return values.to(torch.float64, memory_format=torch.contiguous_format) if self.in_float64 else values
 
+    def wide_memory(self, values: Tensor) -> Tensor:
+        """Keys or values as they are stored: as `wide` returns them, unless a kernel will read them."""
+        return values if self.uses_kernel else self.wide(values)
+
     @property
     def shows_weights(self) -> bool:
         """Whether the layer must compute its weights explicitly, not in a fused kernel."""

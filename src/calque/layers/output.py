@@ -91,11 +91,8 @@ class FullOutput(OutputLayer):
             return best_words(self.logits(hidden), count=count, end=end)
         if self.product is None or not is_usable(hidden) or count > len(self.bias):
             return super().best(hidden, count=count, end=end)
-        parts = []
-        for rows in torch.split(hidden, BEST_ROWS):
-            best = native_best_words(self.logits(rows), count=count, end=end)
-            parts.append(super().best(rows, count=count, end=end) if best is None else BestWords(*best))
-        return _joined(parts)
+        chunks = torch.split(hidden, BEST_ROWS)
+        return _joined([BestWords(*native_best_words(self.logits(rows), count=count, end=end)) for rows in chunks])
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
         """[M], the cross-entropy of `targets` [M] under `hidden` [M,D]; 0 where the target is `ignored`.

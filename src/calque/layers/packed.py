@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.layers.fused_linear import FusedLinear, finished
+from calque.layers.kept_weight import Origin
 from calque.layers.observers import AttentionLayer
 from calque.layers.output import FullOutput
 from calque.layers.recurrent import Gates, Recurrence
@@ -29,7 +30,7 @@ class PackedLinear(nn.Linear, FusedLinear):
 
     _packed: Tensor | None = None  # for oneDNN
     _product: FloatProduct | None = None
-    _version: int = -1
+    _origins: tuple[Origin, ...] = ()
 
     @classmethod
     def sharing(cls, weight: nn.Parameter, bias: nn.Parameter | None) -> Self:
@@ -42,23 +43,28 @@ class PackedLinear(nn.Linear, FusedLinear):
 
     def columns(self, start: int, stop: int) -> Self:
         """The layer for inputs `start` to `stop` alone; the bias belongs to the part that begins at input 0."""
-        return self.sharing(_part(self.weight[:, start:stop]), None if start else self.bias)
+        return self.sharing(_view(self.weight[:, start:stop]), None if start else self.bias)
 
     def rows(self, start: int, stop: int) -> Self:
         """The layer for outputs `start` to `stop` alone."""
-        bias = None if self.bias is None else _part(self.bias[start:stop])
-        return self.sharing(_part(self.weight[start:stop]), bias)
+        bias = None if self.bias is None else _view(self.bias[start:stop])
+        return self.sharing(_view(self.weight[start:stop]), bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.fused(inputs)
 
     def fused(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
-        if is_usable(inputs):
-            self._forget_changed()
-            if self._product is None:
-                self._product = FloatProduct(self.weight, self.bias)
-            return self._product(inputs, relu=relu, added=added)
+        if is_usable(inputs) and self.weight.dtype == torch.float32:
+            return self.native()(inputs, relu=relu, added=added)
         return finished(self._by_torch(inputs), relu=relu, added=added)
+
+    def native(self) -> FloatProduct:
+        """The product that the kernel in C computes."""
+        self._forget_changed()
+        product = self._product
+        if product is None:
+            self._product = product = FloatProduct(self.weight, self.bias)
+        return product
 
     def _by_torch(self, inputs: Tensor) -> Tensor:
         is_small = inputs.numel() < FEW * self.in_features and self.out_features < WIDE
@@ -74,18 +80,19 @@ class PackedLinear(nn.Linear, FusedLinear):
         return outputs[: len(rows)].view(*inputs.shape[:-1], self.out_features)  # type: ignore[no-any-return]
 
     def _forget_changed(self) -> None:
-        """Forgets the packed weight if the weight has changed since."""
-        version = 0 if self.weight.is_inference() else self.weight._version
-        if self._version != version:
-            self._version, self._packed, self._product = version, None, None
+        """Forgets the packed weight if the weight or the bias has changed since."""
+        parameters = (self.weight,) if self.bias is None else (self.weight, self.bias)
+        if len(self._origins) != len(parameters) or not all(map(Origin.is_of, self._origins, parameters)):
+            self._origins, self._packed, self._product = tuple(map(Origin.now, parameters)), None, None
 
     def __getstate__(self) -> dict[str, Any]:
         """The layer without the packed weight, which can be neither copied nor pickled."""
-        return {**self.__dict__, "_packed": None, "_product": None}
+        return {**self.__dict__, "_packed": None, "_product": None, "_origins": ()}
 
 
-def _part(values: Tensor) -> nn.Parameter:
-    return nn.Parameter(values.detach().clone(), requires_grad=False)
+def _view(values: Tensor) -> nn.Parameter:
+    """A part of a parameter that shares its memory and its version."""
+    return nn.Parameter(values.detach(), requires_grad=False)
 
 
 def rounded_up(rows: int) -> int:
@@ -111,7 +118,7 @@ def pack(model: nn.Module) -> None:
             if type(layer) is nn.Linear and layer.weight.numel() >= SMALLEST:
                 assert isinstance(layer.weight, nn.Parameter)
                 setattr(module, name, PackedLinear.sharing(layer.weight, layer.bias))
-        if isinstance(module, Recurrence) and is_available():
+        if isinstance(module, Recurrence) and module.has_kernel:
             module.products = Gates(module.kernel, linear=PackedLinear.sharing)
         elif isinstance(module, AttentionLayer):
             module.use_kernel()

@@ -19,7 +19,7 @@ from calque.layers.dropout import scaled_mask
 from calque.layers.observers import RecurrentStep, StateLayer
 from calque.layers.packed_lstm import packed_lstm, packing, token_spans
 from calque.layers.padded_lstm import Direction, side_by_side
-from calque.native.operations import gru_cell, is_usable, lstm_cell
+from calque.native.operations import gru_cell, is_available, is_usable, lstm_cell, recurrent_layer
 from calque.tensors import reverse_within
 
 CellName = Literal["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
@@ -51,6 +51,20 @@ class Recurrence(StateLayer):
         self.norms = nn.ModuleDict(_norms(cell, width=width) if layer_norm else {})
         self.products: Gates | None = None  # multiply with the kernel's weights in its place, see `packed` and `int8`
 
+    @property
+    def has_kernel(self) -> bool:
+        """Whether kernels of `calque.native` can compute the layer: LSTMs and GRUs without layer normalisation."""
+        return self.cell in ("lstm", "gru") and not self.norms and is_available()
+
+    def used_products(self, *changes: Tensor | None) -> "Gates | None":
+        """The products for decoding, or None if PyTorch's module must compute.
+
+        It must where gradients are needed, and in training, where dropout `changes` states or weights. A model in 8
+        bits has no such module.
+        """
+        is_changed = self.training or torch.is_grad_enabled() or any(change is not None for change in changes)
+        return None if is_changed and hasattr(self, "kernel") else self.products
+
     def zero_state(self, rows: int, *, like: Tensor) -> State:
         """A state of zeros with this many rows."""
         return tuple(like.new_zeros(rows, self.width) for _ in range(state_parts(self.cell)))
@@ -60,7 +74,7 @@ class Recurrence(StateLayer):
 
         That kernel supports neither dropout on the state (`keep`) nor observers nor 8-bit products.
         """
-        is_plain = self.cell != "gru-original" and not self.norms and self.products is None
+        is_plain = self.cell != "gru-original" and not self.norms and self.used_products(keep) is None
         return is_plain and keep is None and self.state_observer is None
 
     def weight_mask(self, *, dropout: float) -> Tensor:
@@ -143,6 +157,12 @@ class Recurrence(StateLayer):
         rows, size, _ = inputs.shape
         order = packing(lengths.cpu(), size=size, backward=backward)
         projected = self.project(inputs.flatten(0, 1).index_select(0, order.places))
+        if self._has_cell_kernel(projected) and self.has_kernel:
+            assert self.products is not None
+            product = self.products.recurring.native()
+            parts = recurrent_layer(projected, order.sizes, product, cell=self.cell == "lstm")
+            padded = inputs.new_zeros(rows * size, self.width).index_copy_(0, order.places, parts[0])
+            return padded.view(rows, size, -1), tuple(part.index_select(0, order.last) for part in parts)
         outputs, states, state = [], [], self.zero_state(rows, like=inputs)
         for start, stop in token_spans(order.sizes):
             output, state = self.step(projected[start:stop], tuple(part[: stop - start] for part in state))
@@ -155,8 +175,8 @@ class Recurrence(StateLayer):
 
     def project(self, inputs: Tensor) -> Tensor:
         """[...,G·D], the inputs' contribution to the gates; inputs narrower than E use the first weight columns."""
-        if self.products is not None:
-            return self.products.entering(0, inputs.shape[-1])(inputs)
+        if (products := self.used_products()) is not None:
+            return products.entering(0, inputs.shape[-1])(inputs)
         weight, _, *bias = self.kernel.all_weights[0]
         met = weight if inputs.shape[-1] == weight.shape[-1] else weight[:, : inputs.shape[-1]]
         return F.linear(inputs, met, bias[0] if bias else None)
@@ -167,8 +187,8 @@ class Recurrence(StateLayer):
         It adds no bias, as `project` does that. Call this method once before a loop: slicing the weights at every step
         would allocate a gradient of the whole matrix at every step.
         """
-        if self.products is not None:
-            return self.products.entering(start, self.products.inputs)
+        if (products := self.used_products()) is not None:
+            return products.entering(start, products.inputs)
         weight, *_ = self.kernel.all_weights[0]
         return partial(F.linear, weight=weight[:, start:])
 
@@ -218,7 +238,7 @@ class Recurrence(StateLayer):
 
     def _has_cell_kernel(self, projected: Tensor) -> bool:
         """Whether a kernel of `calque.native` computes all but the products: in decoding, without layer norm."""
-        return self.products is not None and not self.norms and is_usable(projected)
+        return self.used_products() is not None and not self.norms and is_usable(projected)
 
     def _update(self, projected: Tensor, recurring: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """The update gate and the candidate state of a GRU."""
@@ -241,15 +261,15 @@ class Recurrence(StateLayer):
 
     def _recurrent(self, hidden: Tensor, weight: Tensor | None) -> Tensor:
         """The hidden state's contribution to the gates."""
-        if self.products is not None:
-            return self.products.recurring(hidden)
+        if (products := self.used_products(weight)) is not None:
+            return products.recurring(hidden)
         _, own, *bias = self.kernel.all_weights[0]
         return F.linear(hidden, own if weight is None else weight, bias[1] if bias else None)
 
     def _recurrent_parts(self, cut: list[int], weight: Tensor | None) -> list[Callable[[Tensor], Tensor]]:
         """`_recurrent`, split into one function for the gates and one for the candidate."""
-        if self.products is not None:
-            return self.products.recurring_parts(cut)
+        if (products := self.used_products(weight)) is not None:
+            return products.recurring_parts(cut)
         _, own, *bias = self.kernel.all_weights[0]
         weights = torch.split(own if weight is None else weight, cut)
         biases = torch.split(bias[1], cut) if bias else (None, None)
@@ -288,6 +308,9 @@ class Product(Protocol):
     def __call__(self, inputs: Tensor, /) -> Tensor: ...
     def columns(self, start: int, stop: int) -> Any: ...
     def rows(self, start: int, stop: int) -> Any: ...
+    def native(self) -> Any:
+        """The product that the kernels of `calque.native` compute."""
+        ...
 
 
 class Gates(nn.Module):
@@ -302,7 +325,7 @@ class Gates(nn.Module):
         self.inputs = entering.shape[1]
         self.all_entering = linear(entering, biases[0] if biases else None)
         self.recurring = linear(recurring, biases[1] if biases else None)
-        self._parts: dict[tuple[str, int, int], Product] = {}  # copies of columns or rows, made when first used
+        self._parts: dict[tuple[str, int, int], Product] = {}  # of columns or rows, made when first used
 
     def entering(self, start: int, stop: int) -> Product:
         """The layer that multiplies the input columns from `start` to `stop`."""

@@ -104,10 +104,8 @@ class ListedOutput:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The log-probabilities [N,C] and columns [N,C] of the best words, and the log-probability of column `end`."""
         listed = len(self.shared) + own_logits.shape[1]
-        if is_usable(hidden) and count <= listed:
-            logits = self._logits(hidden, own_logits, sample_weight)
-            if (best := best_words(logits, count=count, end=end, among=listed)) is not None:
-                return best
+        if self.output.product is not None and is_usable(hidden) and count <= listed:
+            return best_words(self._logits(hidden, own_logits, sample_weight), count=count, end=end, among=listed)
         log_probs = self._listed_log_probs(hidden, own_logits, sample_weight)
         return *best_candidates(log_probs, count=count), log_probs[:, end]
 

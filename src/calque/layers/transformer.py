@@ -97,11 +97,11 @@ class EncoderBlock(StateLayer):
     def forward(self, stream: Tensor, mask: Tensor, *, turn: Tensor | None = None) -> Tensor:
         """The residual stream [B,S,D] after the block; `mask` is [B,1,1,S], `turn` [1,S,d] (rotary positions)."""
         inputs, layer = self.around_attention.enter(stream), self.attention
-        if turn is None and layer.computes_with_kernel(inputs):
-            heads = layer.attend_first(layer.query(inputs), layer.remember(inputs), mask[:, 0, 0])
+        queries, keys_values = layer.queries_keys_values(inputs, turn=turn)
+        if layer.computes_with_kernel(inputs):
+            heads = layer.attend_prefix(queries.transpose(1, 2).flatten(2), keys_values, mask[:, 0, 0])
             stream = self.around_attention.leave_through(stream, layer.out, heads)
         else:
-            queries, keys_values = layer.queries_keys_values(inputs, turn=turn)
             stream = self.around_attention.leave(stream, layer.project_attention(queries, keys_values, mask))
         return self.observed_states(_feed(stream, self.feed_forward, around=self.around_feed_forward))
 
@@ -148,7 +148,7 @@ class DecoderBlock(StateLayer):
         layer, rows = self.cross_attention, stream.shape[0]
         projected = layer.query(self.around_cross.enter(stream))
         if not attention:
-            attended = layer.attend_first(projected, memory, mask[:, 0, 0], slots=slots)
+            attended = layer.attend_prefix(projected, memory, mask[:, 0, 0], slots=slots)
             return CrossAttention(self.around_cross.leave_through(stream, layer.out, attended), None, None)
         folded = fold(projected, sentences=mask.shape[0], slots=slots)
         queries = layer.split_heads(folded)
@@ -194,6 +194,9 @@ class DecoderBlock(StateLayer):
 
 
 def _feed(stream: Tensor, layer: FeedForward, *, around: Residual) -> Tensor:
+    """The residual stream after a feed-forward layer."""
+    if not isinstance(layer.leave, FusedLinear):  # as a whole, since sharded training gathers the weights of modules
+        return around.leave(stream, layer(around.enter(stream)))
     return around.leave_through(stream, layer.leave, layer.dropped(around.enter(stream)))
 
 

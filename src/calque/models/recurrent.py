@@ -238,7 +238,7 @@ def _run_direction(
     """
     if layer.cell == "lstm" and layer.is_fused(keep):  # its outputs lack the cell at each row's end
         return layer.packed(inputs, encoded.lengths, weight=weight, backward=backward)
-    if layer.products is not None and layer.state_observer is None:
+    if layer.used_products(keep, weight) is not None and layer.state_observer is None:
         return layer.unrolled_without_padding(inputs, encoded.lengths, backward=backward)
     device_lengths = encoded.device_lengths
     ordered = reverse_within(inputs, device_lengths) if backward else inputs

@@ -24,7 +24,6 @@ from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, MixerName, NormPlace
 from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
-from calque.native.operations import is_usable
 from calque.tensors import Slots, select_rows
 
 
@@ -307,24 +306,20 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         return state.fixed(size=size) if self.has_fixed_state else None
 
     def indexed(self, state: TransformerState) -> TransformerState | IndexedState:
-        blocks = self._blocks()
-        has_kernels = all(
-            type(block.self_attention) is MultiHead and block.self_attention.uses_kernel for block in blocks
-        )
-        if (
-            not has_kernels
-            or self.rotary is not None
-            or self.copy_gate is not None
-            or not is_usable(state.past[0].keys)
-        ):
+        mixers = [block.self_attention for block in self._blocks()]
+        if self.rotary is not None or self.copy_gate is not None or not state.past:
+            return state
+        keys = state.past[0].keys
+        if not all(isinstance(mixer, MultiHead) and mixer.computes_with_kernel(keys) for mixer in mixers):
             return state
         ancestors = torch.empty(len(state.position), 0, dtype=torch.int32)
-        return IndexedState(tuple(ReadTokens() for _ in blocks), ancestors, state.position)
+        return IndexedState(tuple(ReadTokens.none() for _ in mixers), ancestors, state.position)
 
     def forward(
         self, tokens: Tensor, state: Any, context: TransformerContext, *, attention: bool = False
     ) -> tuple[Output, Any]:
         if isinstance(state, IndexedState):
+            assert not attention and tokens.shape[1] == 1
             return self._read_indexed(tokens, state, context)
         if state.ancestors is not None and not attention and self.copy_gate is None:
             return self._read_fixed(tokens, state, context)

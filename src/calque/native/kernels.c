@@ -1,5 +1,5 @@
-/* Decoding on an x86-64 CPU: matrix products with packed weights, attention of single tokens, the best words of a
- * softmax, the cell of an LSTM.
+/* Decoding on an x86-64 CPU: matrix products with packed weights, attention of single queries, the best words of a
+ * softmax, recurrent cells and layers. Callers check types and shapes (operations.py).
  *
  * Law: what is computed for a row depends on that row alone, to the bit: every sum has a fixed order, whatever the
  * number of rows, of threads, and of padded positions.
@@ -124,6 +124,12 @@ INLINE vec hyperbolic(vec x) {
 
 int panel(void) { return PANEL; }
 
+/* As many threads as the work, in multiply-adds or the like, is worth waking. */
+static int team(int threads, int64_t work) {
+    int64_t most = 1 + work / 32768;
+    return threads < most ? threads : (int)most;
+}
+
 static int64_t rounded_up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
 
 /* ---- y = W x + b; bias and scales have zeros beyond O, up to a whole panel ---- */
@@ -141,7 +147,7 @@ INLINE void finish_panel(vec *sums, const finish *how, int64_t row, int64_t firs
         if (count <= 0) return;
         int is_whole = count >= LANES;
         vec sum = sums[v];
-        if (how->relu) sum = larger(sum, zero());
+        if (how->relu) sum = larger(zero(), sum); /* in this order, not-a-number stays */
         if (how->added) {
             const float *from = how->added + row * how->added_stride + place;
             sum = add(sum, is_whole ? load(from) : load_some(from, count, 0));
@@ -198,6 +204,7 @@ void linear_float(const float *rows, int64_t stride, int64_t count, int64_t inpu
                   const float *bias, const float *added, int64_t added_stride, int relu, float *to, int64_t to_stride, int threads) {
     finish how = {added, added_stride, relu};
     int64_t panels = (outputs + PANEL - 1) / PANEL;
+    threads = team(threads, count * inputs * outputs);
     for (int64_t begin = 0; begin < count; begin += CHUNK) {
         int64_t end = begin + CHUNK < count ? begin + CHUNK : count;
 #pragma omp parallel for num_threads(threads) if (threads > 1)
@@ -246,10 +253,13 @@ void pack_int8(const int8_t *levels, int64_t outputs, int64_t inputs, int8_t *pa
 
 /* One row [I] as levels, and its scale s = max |x| / LEVELS. */
 INLINE float quantise_row(const float *row, int64_t inputs, uint8_t *levels) {
-    vec most = zero();
+    vec most = zero(), bad = zero(); /* 0 x is 0 unless x is infinite or not a number */
     int64_t whole = inputs / LANES * LANES;
-    for (int64_t i = 0; i < whole; i += LANES) most = larger(most, absolute(load(row + i)));
-    if (whole < inputs) most = larger(most, absolute(load_some(row + whole, inputs - whole, 0)));
+    for (int64_t i = 0; i < inputs; i += LANES) {
+        vec x = i < whole ? load(row + i) : load_some(row + i, inputs - i, 0);
+        most = larger(most, absolute(x));
+        bad = fused(x, zero(), bad);
+    }
     float scale = largest_of(most) / LEVELS;
     if (!(scale >= 1.17549435e-38f)) scale = 1.17549435e-38f;
     vec inverse = all(1.0f / scale);
@@ -264,7 +274,13 @@ INLINE float quantise_row(const float *row, int64_t inputs, uint8_t *levels) {
         _mm_storel_epi64((__m128i *)(levels + i), _mm_add_epi8(_mm_packs_epi16(shorts, shorts), _mm_set1_epi8((char)ZERO)));
 #endif
     }
-    return scale;
+    return scale + sum_of(bad);
+}
+
+INLINE int32_t four_bytes(const uint8_t *from) {
+    int32_t value;
+    memcpy(&value, from, 4);
+    return value;
 }
 
 #ifdef __AVX512F__
@@ -273,7 +289,7 @@ typedef __m512i ints;
 #define load_ints(p) _mm512_loadu_si512(p)
 #define to_floats(a) _mm512_cvtepi32_ps(a)
 #define less(a, b) _mm512_sub_epi32(a, b)
-#define four_levels(p) _mm512_set1_epi32(*(const int32_t *)(p))
+#define four_levels(p) _mm512_set1_epi32(four_bytes(p))
 #ifdef __AVX512VNNI__
 /* as an instruction: with the intrinsic, GCC 12 keeps half of the sums of a tile in memory */
 INLINE ints dot4(ints sum, ints x, ints weights) {
@@ -289,7 +305,7 @@ typedef __m256i ints;
 #define load_ints(p) _mm256_loadu_si256((const __m256i *)(p))
 #define to_floats(a) _mm256_cvtepi32_ps(a)
 #define less(a, b) _mm256_sub_epi32(a, b)
-#define four_levels(p) _mm256_set1_epi32(*(const int32_t *)(p))
+#define four_levels(p) _mm256_set1_epi32(four_bytes(p))
 #define dot4(sum, x, w) _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(x, w), _mm256_set1_epi16(1)))
 #endif
 
@@ -318,6 +334,7 @@ int linear_int8(const float *rows, int64_t stride, int64_t count, int64_t inputs
     finish how = {added, added_stride, relu};
     int64_t panels = (outputs + PANEL - 1) / PANEL, quads = (inputs + 3) / 4, width = rounded_up(inputs, LANES);
     int64_t most = count < CHUNK ? count : CHUNK;
+    threads = team(threads, count * inputs * outputs);
     uint8_t *levels = malloc(most * width + most * sizeof(float) + 64);
     if (!levels) return 1;
     float *row_scales = (float *)(levels + rounded_up(most * width, 64));
@@ -453,13 +470,13 @@ INLINE void attend_head(const float *query, float scale, const head *over, int64
     }
 }
 
-/* Self-attention over the tokens of a hypothesis. Keys and values [N_p, 2 G d] of position p begin at steps[p];
- * ancestors [N,size] has the row of each position. */
-int attend_steps(const float *queries, int64_t stride, int64_t count, const float *const *steps, const int64_t *step_strides,
-                 const int32_t *ancestors, int64_t size, int64_t heads, int64_t groups, int64_t width, float scale, float *to,
+/* Self-attention over the tokens of a hypothesis. steps [size,2] has, for each position p, the address of its keys and
+ * values [N_p, 2 G d] and the distance between two of their rows; ancestors [N,size] has the row of each position. */
+int attend_steps(const float *queries, int64_t stride, int64_t count, const int64_t *steps, const int32_t *ancestors, int64_t size, int64_t heads, int64_t groups, int64_t width, float scale, float *to,
                  int threads) {
     int failed = 0;
-#pragma omp parallel num_threads(threads) if (threads > 1)
+    threads = team(threads, count * size * heads * width);
+#pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
     {
         float *weights = malloc((size + LANES) * (sizeof(float) + 2 * sizeof(float *)));
         const float **keys = (const float **)(weights + rounded_up(size, LANES)), **values = keys + size;
@@ -468,7 +485,7 @@ int attend_steps(const float *queries, int64_t stride, int64_t count, const floa
         for (int64_t n = 0; n < count; n++) {
             if (!weights) continue;
             for (int64_t p = 0; p < size; p++) {
-                keys[p] = steps[p] + ancestors[n * size + p] * step_strides[p];
+                keys[p] = (const float *)(intptr_t)steps[2 * p] + ancestors[n * size + p] * steps[2 * p + 1];
                 values[p] = keys[p] + groups * width;
             }
             for (int64_t h = 0; h < heads; h++) {
@@ -494,7 +511,8 @@ int attend_source(const float *queries, int64_t stride, int64_t count, const str
                   const int64_t *sentences, const int64_t *lengths, int64_t size, int64_t heads, int64_t groups, int64_t width,
                   int64_t value_width, float scale, const float *additive, float *to, float *shown, int threads) {
     int failed = 0;
-#pragma omp parallel num_threads(threads) if (threads > 1)
+    threads = team(threads, count * size * heads * width);
+#pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
     {
         float *weights = malloc((size + LANES) * (sizeof(float) + 2 * sizeof(float *)));
         const float **key_of = (const float **)(weights + rounded_up(size, LANES)), **value_of = key_of + size;
@@ -505,7 +523,7 @@ int attend_source(const float *queries, int64_t stride, int64_t count, const str
             if (!weights) continue;
             if (sentences[n] != current) {
                 current = sentences[n];
-                length = lengths[current];
+                length = lengths[current] < size ? lengths[current] : size;
                 for (int64_t p = 0; p < length; p++) {
                     key_of[p] = keys->from + current * keys->row + p * keys->place;
                     value_of[p] = values->from + current * values->row + p * values->place;
@@ -530,13 +548,14 @@ int attend_source(const float *queries, int64_t stride, int64_t count, const str
 #define BLOCK 64
 
 /* For each row of logits [M,V]: the `best` largest log-probabilities of the first `among` words, best first, of equal ones
- * the lower word first, and the log-probability of the word `end`. Returns the number of rows with values that are not finite, whose results are
- * not valid, or -1 if there is no memory. */
-int64_t best_words(const float *logits, int64_t stride, int64_t count, int64_t size, int64_t among, int64_t best, int64_t end,
+ * the lower word first, and the log-probability of the word `end`. Where the largest logit is not finite, all results are not-a-number, as in torch.
+ * Returns 0, or 1 if there is no memory. */
+int best_words(const float *logits, int64_t stride, int64_t count, int64_t size, int64_t among, int64_t best, int64_t end,
                    float *log_probs, int64_t *words, float *ends, int threads) {
-    int64_t blocks = (size + BLOCK - 1) / BLOCK, wrong = 0;
+    int64_t blocks = (size + BLOCK - 1) / BLOCK;
     int failed = 0;
-#pragma omp parallel num_threads(threads) if (threads > 1) reduction(+ : wrong)
+    threads = team(threads, 8 * count * size);
+#pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
     {
         float *maxima = malloc(blocks * sizeof(float));
         if (!maxima) failed = 1;
@@ -562,10 +581,14 @@ int64_t best_words(const float *logits, int64_t stride, int64_t count, int64_t s
                 sums[0] = add(sums[0], exponential(subtract(x, shift)));
             }
             float total = logf(sum_of(add(add(sums[0], sums[1]), add(sums[2], sums[3]))));
-            if (!(isfinite(most) && isfinite(total))) { wrong++; continue; }
             ends[m] = row[end] - most - total;
             float *values = log_probs + m * best;
             int64_t *places = words + m * best, found = 0;
+            if (!(isfinite(most) && isfinite(total))) {
+                ends[m] = NAN;
+                for (; found < best; found++) { values[found] = NAN; places[found] = found; }
+                continue;
+            }
             float least = -INFINITY; /* the log-probability to beat */
             for (int pass = 0; pass < 2; pass++) {
                 /* first the largest of each whole block, to know what to beat; then the words of blocks that beat it */
@@ -588,7 +611,7 @@ int64_t best_words(const float *logits, int64_t stride, int64_t count, int64_t s
         }
         free(maxima);
     }
-    return failed ? -1 : wrong;
+    return failed;
 }
 
 /* ---- cells of recurrent layers; `entering` and `recurring` [M,G D] are the shares of inputs and state in the gates ---- */
@@ -603,6 +626,7 @@ INLINE void store_part(float *to, vec v, int64_t count) {
 /* LSTM, gates i f g o: c = f c + i g, h = o tanh(c); `hidden` and `cells` are [M,D]. */
 void lstm_cell(const float *entering, int64_t entering_stride, const float *recurring, int64_t recurring_stride, const float *before,
                int64_t before_stride, int64_t count, int64_t width, float *hidden, float *cells, int threads) {
+    threads = team(threads, 64 * count * width);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t m = 0; m < count; m++)
         for (int64_t i = 0; i < width; i += LANES) {
@@ -619,6 +643,7 @@ void lstm_cell(const float *entering, int64_t entering_stride, const float *recu
 /* GRU, gates r z n: n = tanh(x_n + r h_n), h = n + z (h - n); `hidden` is [M,D]. */
 void gru_cell(const float *entering, int64_t entering_stride, const float *recurring, int64_t recurring_stride, const float *before,
               int64_t before_stride, int64_t count, int64_t width, float *hidden, int threads) {
+    threads = team(threads, 64 * count * width);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t m = 0; m < count; m++)
         for (int64_t i = 0; i < width; i += LANES) {
@@ -633,4 +658,40 @@ void gru_cell(const float *entering, int64_t entering_stride, const float *recur
             vec from = part_of(before + m * before_stride + i, width - i);
             store_part(hidden + m * width + i, fused(update, subtract(from, candidate), candidate), width - i);
         }
+}
+
+/* ---- a whole recurrent layer ---- */
+
+/* The product with the recurrent weights: in float32, or in 8 bits if there are `offsets`. */
+typedef struct {
+    const void *packed;
+    const int32_t *offsets;
+    const float *scales, *bias;
+} recurrent_product;
+
+/* A layer over packed rows from a state of zeros: step t reads the rows starts[t] to starts[t + 1] of `entering` [M,G D] and
+ * continues the first of the rows of step t - 1; there are never more than before. `hidden` is [M,D], and so is `cells`, or it
+ * is NULL, for a GRU. Returns 0, or 1 if there is no memory. */
+int recurrent_layer(const float *entering, const int64_t *starts, int64_t steps, int64_t width, const recurrent_product *product,
+                    float *hidden, float *cells, int threads) {
+    int64_t gates = (cells ? 4 : 3) * width, most = steps ? starts[1] - starts[0] : 0, failed = 0;
+    float *recurring = malloc((most * (gates + width) + 1) * sizeof(float)), *zeros = recurring + most * gates;
+    if (!recurring) return 1;
+    memset(zeros, 0, most * width * sizeof(float));
+    for (int64_t t = 0; t < steps && !failed; t++) {
+        int64_t first = starts[t], rows = starts[t + 1] - first;
+        const float *before = t ? hidden + starts[t - 1] * width : zeros, *cell = t && cells ? cells + starts[t - 1] * width : zeros;
+        if (product->offsets)
+            failed = linear_int8(before, width, rows, width, product->packed, product->offsets, product->scales, gates, product->bias,
+                                 NULL, 0, 0, recurring, gates, threads);
+        else
+            linear_float(before, width, rows, width, product->packed, gates, product->bias, NULL, 0, 0, recurring, gates, threads);
+        if (cells)
+            lstm_cell(entering + first * gates, gates, recurring, gates, cell, width, rows, width, hidden + first * width,
+                      cells + first * width, threads);
+        else
+            gru_cell(entering + first * gates, gates, recurring, gates, before, width, rows, width, hidden + first * width, threads);
+    }
+    free(recurring);
+    return (int)failed;
 }

@@ -5,9 +5,12 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
-from collections.abc import Mapping
-from functools import cache
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +21,8 @@ from calque.folders.cache import private_cache
 SOURCE = Path(__file__).with_name("kernels.c")
 SWITCH = "CALQUE_NATIVE"  # an environment variable: 0 turns the kernels off
 OPTIONS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off")
-SECONDS = 120  # that compiling may take
+SECONDS = 60  # that compiling may take
+KEPT = 4  # libraries of other sources, compilers or processors
 
 _P, _N, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
 _SIGNATURES: dict[str, tuple[list[type], type | None]] = {
@@ -28,11 +32,12 @@ _SIGNATURES: dict[str, tuple[list[type], type | None]] = {
     "pack_int8": ([_P, _N, _N, _P, _P], None),
     "linear_float": ([_P, _N, _N, _N, _P, _N, _P, _P, _N, _I, _P, _N, _I], None),
     "linear_int8": ([_P, _N, _N, _N, _P, _P, _P, _N, _P, _P, _N, _I, _P, _N, _I], _I),
-    "attend_steps": ([_P, _N, _N, _P, _P, _P, _N, _N, _N, _N, _F, _P, _I], _I),
+    "attend_steps": ([_P, _N, _N, _P, _P, _N, _N, _N, _N, _F, _P, _I], _I),
     "attend_source": ([_P, _N, _N, _P, _P, _P, _P, _N, _N, _N, _N, _N, _F, _P, _P, _P, _I], _I),
-    "best_words": ([_P, _N, _N, _N, _N, _N, _N, _P, _P, _P, _I], _N),
+    "best_words": ([_P, _N, _N, _N, _N, _N, _N, _P, _P, _P, _I], _I),
     "lstm_cell": ([_P, _N, _P, _N, _P, _N, _N, _N, _P, _P, _I], None),
     "gru_cell": ([_P, _N, _P, _N, _P, _N, _N, _N, _P, _I], None),
+    "recurrent_layer": ([_P, _P, _N, _N, _P, _P, _P, _I], _I),
 }
 
 
@@ -46,17 +51,25 @@ class Compiled(NamedTuple):
         return self.reason
 
 
-@cache
+_outcome: Compiled | None = None
+_lock = threading.Lock()
+
+
 def compiled() -> Compiled:
-    """The compiled kernels, which are compiled once per machine and kept in the user's cache folder."""
-    return compile_kernels()
+    """The compiled kernels; they are compiled once per machine and kept in the user's cache folder."""
+    global _outcome
+    if _outcome is None:
+        with _lock:
+            if _outcome is None:
+                _outcome = compile_kernels()
+    return _outcome
 
 
 def compile_kernels(environment: Mapping[str, str] = os.environ) -> Compiled:
     """Compiles the kernels, or loads them from the cache folder if they were compiled before.
 
-    A library is a program, so the folder has mode 0700 and must belong to the user. Without one, without a C compiler
-    or on another processor there is no library, and torch computes everything.
+    A library is a program, so the folder has mode 0700 and must belong to the user. Without such a folder, without a C
+    compiler or on another processor there is no library, and torch computes everything.
     """
     if environment.get(SWITCH) == "0":
         return Compiled(None, f"off, because {SWITCH}=0")
@@ -72,34 +85,48 @@ def compile_kernels(environment: Mapping[str, str] = os.environ) -> Compiled:
         return Compiled(None, "not compiled: there is no cache folder that only you can write to")
     try:
         version = _output([compiler, "--version"]).partition("\n")[0]
-        path = folder / f"kernels-{_key(version)}.so"
-        if not path.exists():
-            _compile(compiler, version, path)
-        return Compiled(_load(path), f"compiled with {version}")
-    except (OSError, subprocess.SubprocessError) as error:
-        detail = getattr(error, "stderr", None) or str(error)
-        return Compiled(None, f"not compiled: {compiler} failed: {detail.strip().partition(chr(10))[0]}")
+        threads = _openmp(version)
+        library = build(folder, [compiler, *OPTIONS, *threads], version=version)
+    except subprocess.TimeoutExpired:
+        return Compiled(None, f"not compiled: {compiler} took more than {SECONDS} seconds")
+    except subprocess.CalledProcessError as error:
+        return Compiled(None, f"not compiled: {compiler} failed: {error.stderr.strip().partition(chr(10))[0]}")
+    except (OSError, AttributeError) as error:  # the latter: a library without one of the functions
+        return Compiled(None, f"compiled, but the library cannot be used: {error}")
+    if library.input_levels() != (127 if torch.cpu._is_vnni_supported() else 63):
+        return Compiled(None, f"not used: {version} does not know the processor's 8-bit instructions")
+    return Compiled(library, f"compiled with {version}{'' if threads else ', for one thread'}")
 
 
-def _compile(compiler: str, version: str, path: Path) -> None:
-    """Compiles the kernels to `path`; another process that does the same at the same time does no harm."""
-    partial = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    threads = _openmp() if "clang" not in version else []
-    try:
-        _output([compiler, *OPTIONS, *threads, str(SOURCE), "-o", str(partial), *threads[1:], "-lm"])
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+def build(folder: Path, command: Sequence[str], *, version: str) -> ctypes.CDLL:
+    """The library that the command compiles, from the folder if it is there.
+
+    Its name has a digest of its content: an incomplete or changed file is compiled again. Several processes may do this
+    at the same time.
+    """
+    key = _digest("\0".join((SOURCE.read_text(encoding="utf-8"), *command, version, _features(), torch.__version__)))
+    for path in folder.glob(f"kernels-{key}-*.so"):
+        if _is_sound(path):
+            return load(path)
+        path.unlink(missing_ok=True)
+    _remove_old(folder)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="tmp-") as place:
+        made = Path(place) / "kernels.so"
+        compiler, *options = command
+        libraries = [option for option in options if option.startswith("/")]
+        flags = [option for option in options if not option.startswith("/")]
+        _output([compiler, *flags, str(SOURCE), "-o", str(made), *libraries, "-lm"])
+        with made.open("rb+") as file:
+            content = file.read()
+            os.fsync(file.fileno())
+        made.chmod(0o600)
+        path = folder / f"kernels-{key}-{_digest(content)}.so"
+        made.replace(path)
+    return load(path)
 
 
-def _openmp() -> list[str]:
-    """The options for threads: with the OpenMP library that torch has loaded, since two of them get in their way."""
-    root = Path(torch.__file__).parent
-    libraries = [*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")]
-    return ["-fopenmp", str(libraries[0])] if libraries else []
-
-
-def _load(path: Path) -> ctypes.CDLL:
+def load(path: Path) -> ctypes.CDLL:
+    """The library in a file, with the types of its functions."""
     library = ctypes.CDLL(str(path))
     for name, (arguments, result) in _SIGNATURES.items():
         function = getattr(library, name)
@@ -107,19 +134,55 @@ def _load(path: Path) -> ctypes.CDLL:
     return library
 
 
-def _key(version: str) -> str:
-    """A name for what the library depends on: source, options, compiler, processor and torch."""
-    features = next((line for line in _cpuinfo() if line.startswith("flags")), "")
-    parts = (SOURCE.read_text(encoding="utf-8"), *OPTIONS, version, features, torch.__version__)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+def _is_sound(path: Path) -> bool:
+    """Whether a file is the user's own, can be written by no one else, and has the content that its name says."""
+    found = path.lstat()
+    is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return is_own and path.stem.endswith(f"-{_digest(path.read_bytes())}")
 
 
-def _cpuinfo() -> list[str]:
-    return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+def _remove_old(folder: Path) -> None:
+    """Removes all but the newest libraries, and what compilers that were killed have left."""
+    libraries = sorted(folder.glob("kernels-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in libraries[KEPT:]:
+        path.unlink(missing_ok=True)
+    for path in folder.glob("tmp-*"):
+        if path.stat().st_mtime < time.time() - 3600:
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def _output(command: list[str]) -> str:
+def _openmp(version: str) -> list[str]:
+    """The options for threads: with the OpenMP library that torch has loaded, since two of them slow each other down.
+
+    Empty if there is none, or for clang, which has another one.
+    """
+    root = Path(torch.__file__).parent
+    libraries = [*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")]
+    return ["-fopenmp", str(libraries[0])] if libraries and "clang" not in version else []
+
+
+def _features() -> str:
+    """The instructions of the processor, as the system lists them."""
+    return next((line for line in _cpuinfo() if line.startswith("flags")), "")
+
+
+def _cpuinfo() -> Iterator[str]:
+    yield from Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def _digest(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
+
+
+def _output(command: Sequence[str]) -> str:
     done = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=SECONDS, stdin=subprocess.DEVNULL
+        command,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=True,
+        timeout=SECONDS,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "LC_ALL": "C"},
     )
     return done.stdout

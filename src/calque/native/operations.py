@@ -1,4 +1,6 @@
-"""Python functions for the kernels. All tensors are float32 on the CPU, and no gradients are computed.
+"""Python functions for the kernels. All tensors are on the CPU, numbers are float32, and no gradients are computed.
+
+C reads memory without looking, so every tensor is checked here first.
 
 Letters: M rows, I inputs, O outputs, N hypotheses, B sentences, H heads, G key-value heads, d head width, S source,
 P positions, V vocabulary, C best words, D width.
@@ -6,6 +8,7 @@ P positions, V vocabulary, C best words, D width.
 
 import ctypes
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -26,60 +29,81 @@ def is_usable(values: Tensor) -> bool:
     return is_plain and not torch.is_grad_enabled() and is_available()
 
 
-class FloatProduct:
-    """W x + b for rows x, with the weight W [O,I] in the layout of the kernel."""
+class _Product:
+    """W x + b for rows x."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.outputs, self.inputs = weight.shape
-        self._bias = _with_zeros(torch.zeros(self.outputs) if bias is None else bias)
-        plain = weight.detach().contiguous()
-        self._packed = torch.empty(_padded(self.outputs) * self.inputs)
-        _library().pack_float(plain.data_ptr(), self.outputs, self.inputs, self._packed.data_ptr())
+    inputs: int
+    outputs: int
+    _packed: Tensor
+    _bias: Tensor  # [O], then zeros
 
     def __call__(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
         """The outputs [...,O] for inputs [...,I]: with max(0, ·) if `relu`; then `added` [...,O] is added."""
-        rows, stride = _rows(inputs)
-        outputs, more = torch.empty(*inputs.shape[:-1], self.outputs), _added(added)
+        rows = inputs if inputs.dim() == 2 else inputs.reshape(-1, inputs.shape[-1])
+        rows = _checked(_adjacent(rows), (len(rows), self.inputs))
+        outputs = torch.empty(*inputs.shape[:-1], self.outputs)
+        more = None if added is None else _checked(added.contiguous(), outputs.shape)
+        self._compute(rows, outputs, added=more, relu=relu)
+        return outputs
+
+    def _compute(self, rows: Tensor, outputs: Tensor, *, added: Tensor | None, relu: bool) -> None:
+        raise NotImplementedError
+
+    def structure(self) -> "_RecurrentProduct":
+        """`recurrent_product` in kernels.c."""
+        raise NotImplementedError
+
+
+class FloatProduct(_Product):
+    """W x + b with the weight W [O,I] in the layout of the kernel."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.outputs, self.inputs = weight.shape
+        plain = _checked(weight.detach().contiguous(), weight.shape)
+        self._bias = _with_zeros(torch.zeros(self.outputs) if bias is None else bias, size=self.outputs)
+        self._packed = torch.empty(_padded(self.outputs) * self.inputs)
+        _library().pack_float(plain.data_ptr(), self.outputs, self.inputs, self._packed.data_ptr())
+
+    def _compute(self, rows: Tensor, outputs: Tensor, *, added: Tensor | None, relu: bool) -> None:
         _library().linear_float(
             rows.data_ptr(),
-            stride,
+            rows.stride(0),
             len(rows),
             self.inputs,
             self._packed.data_ptr(),
             self.outputs,
             self._bias.data_ptr(),
-            None if more is None else more.data_ptr(),
+            _pointer(added),
             self.outputs,
             relu,
             outputs.data_ptr(),
             self.outputs,
             torch.get_num_threads(),
         )
-        return outputs
+
+    def structure(self) -> "_RecurrentProduct":
+        return _RecurrentProduct(self._packed.data_ptr(), None, None, self._bias.data_ptr())
 
 
-class Int8Product:
-    """The same with 8-bit integers: W = scales · levels, and every row of inputs has a scale of its own."""
+class Int8Product(_Product):
+    """W x + b with 8-bit integers: W = scales · levels, and every row of inputs has a scale of its own."""
 
     def __init__(self, levels: Tensor, scales: Tensor, bias: Tensor) -> None:
         self.outputs, self.inputs = levels.shape
+        plain = _checked(levels.detach().contiguous(), levels.shape, dtype=torch.int8)
         padded = _padded(self.outputs)
-        self._bias, self._scales = _with_zeros(bias), _with_zeros(scales)
+        self._bias, self._scales = (_with_zeros(part, size=self.outputs) for part in (bias, scales))
         self._packed = torch.empty(padded * (self.inputs + -self.inputs % 4), dtype=torch.int8)
         self._offsets = torch.empty(padded, dtype=torch.int32)
-        plain = levels.detach().contiguous()
         _library().pack_int8(
             plain.data_ptr(), self.outputs, self.inputs, self._packed.data_ptr(), self._offsets.data_ptr()
         )
 
-    def __call__(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
-        """The outputs [...,O] for inputs [...,I]: with max(0, ·) if `relu`; then `added` [...,O] is added."""
-        rows, stride = _rows(inputs)
-        outputs, more = torch.empty(*inputs.shape[:-1], self.outputs), _added(added)
+    def _compute(self, rows: Tensor, outputs: Tensor, *, added: Tensor | None, relu: bool) -> None:
         _check_memory(
             _library().linear_int8(
                 rows.data_ptr(),
-                stride,
+                rows.stride(0),
                 len(rows),
                 self.inputs,
                 self._packed.data_ptr(),
@@ -87,7 +111,7 @@ class Int8Product:
                 self._scales.data_ptr(),
                 self.outputs,
                 self._bias.data_ptr(),
-                None if more is None else more.data_ptr(),
+                _pointer(added),
                 self.outputs,
                 relu,
                 outputs.data_ptr(),
@@ -95,26 +119,39 @@ class Int8Product:
                 torch.get_num_threads(),
             )
         )
-        return outputs
+
+    def structure(self) -> "_RecurrentProduct":
+        parts = (self._packed, self._offsets, self._scales, self._bias)
+        return _RecurrentProduct(*(part.data_ptr() for part in parts))
 
 
-def attend_steps(queries: Tensor, steps: Sequence[Tensor], ancestors: Tensor, *, heads: int, groups: int) -> Tensor:
+def places_of(steps: Sequence[Tensor]) -> Tensor:
+    """[P,2]: the address of each tensor [·,2·G·d] and the distance between two of its rows, for `attend_steps`."""
+    if not all(_checked(step, step.shape).stride(-1) == 1 for step in steps):
+        raise ValueError("the keys and values of a row must be next to each other")
+    return torch.tensor([(step.data_ptr(), step.stride(0)) for step in steps], dtype=torch.long).view(-1, 2)
+
+
+def attend_steps(
+    queries: Tensor, steps: Sequence[Tensor], places: Tensor, *, ancestors: Tensor, heads: int, groups: int
+) -> Tensor:
     """softmax(q·k/√d) v, the self-attention [N,H·d] of queries [N,H·d] over the tokens of each hypothesis.
 
-    `steps` has the keys and values [·,2·G·d] of each position P; `ancestors` [N,P], int32, says in which of their rows
-    the token of a hypothesis is.
+    `steps` has the keys and values [·,2·G·d] of each position P, and `places` are their `places_of`; `ancestors` [N,P],
+    int32, says in which of their rows the token of a hypothesis is.
     """
     count, size, width = len(queries), len(steps), queries.shape[1] // heads
+    queries = _checked(_adjacent(queries), (count, heads * width))
+    _checked(steps[-1], (len(steps[-1]), 2 * groups * width))
+    _checked(places, (size, 2), dtype=torch.long)
+    ancestors = _checked(ancestors.contiguous(), (count, size), dtype=torch.int32)
     outputs = torch.empty(count, heads * width)
-    places = (ctypes.c_void_p * size)(*[step.data_ptr() for step in steps])
-    strides = (ctypes.c_int64 * size)(*[step.stride(0) for step in steps])
     _check_memory(
         _library().attend_steps(
             queries.data_ptr(),
             queries.stride(0),
             count,
-            places,
-            strides,
+            places.data_ptr(),
             ancestors.data_ptr(),
             size,
             heads,
@@ -144,11 +181,17 @@ def attend_source(
     With a vector v = `additive` [d], the score is v·tanh(q + k) instead. Query n attends to the first `lengths` [B]
     positions of sentence `sentences[n]`. With one head, `weights` [N,S] gets the attention weights.
     """
-    count, heads, width = queries.shape
-    size, value_width = keys.shape[2], values.shape[3]
-    queries, keys, values = map(_adjacent, (queries, keys, values))
+    (count, heads, width), (batch, groups, size, _), value_width = queries.shape, keys.shape, values.shape[3]
+    queries = _checked(_adjacent(queries), queries.shape)
     if queries.stride(1) != width:
         queries = queries.contiguous()
+    keys = _checked(_adjacent(keys), (batch, groups, size, width))
+    values = _checked(_adjacent(values), (batch, groups, size, value_width))
+    sentences = _checked(sentences.contiguous(), (count,), dtype=torch.long)
+    lengths = _checked(lengths.contiguous(), (batch,), dtype=torch.long)
+    for vector, shape in ((additive, (width,)), (weights, (count, size))):
+        if vector is not None and not _checked(vector, shape).is_contiguous():
+            raise ValueError("a vector for a kernel must be contiguous")
     outputs = torch.empty(count, heads * value_width)
     _check_memory(
         _library().attend_source(
@@ -161,60 +204,54 @@ def attend_source(
             lengths.data_ptr(),
             size,
             heads,
-            keys.shape[1],
+            groups,
             width,
             value_width,
             scale,
-            None if additive is None else additive.data_ptr(),
+            _pointer(additive),
             outputs.data_ptr(),
-            None if weights is None else weights.data_ptr(),
+            _pointer(weights),
             torch.get_num_threads(),
         )
     )
     return outputs
 
 
-def best_words(
-    logits: Tensor, *, count: int, end: int, among: int | None = None
-) -> tuple[Tensor, Tensor, Tensor] | None:
+def best_words(logits: Tensor, *, count: int, end: int, among: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities [M,C] and ids [M,C] of the `count` best words, best first, and log-probabilities [M] of `end`.
 
     Of equally likely words, the lower id comes first. With `among`, only the first words are compared; probabilities
-    are normalised over all of them. None if a row of the logits [M,V] has no finite maximum.
+    are normalised over all words. If a row of the logits [M,V] has no finite maximum, its results are not-a-number.
     """
-    rows = len(logits)
+    rows, size = logits.shape
+    logits, among = _checked(_adjacent(logits), logits.shape), size if among is None else among
+    if not (count <= among <= size and 0 <= end < size):
+        raise ValueError(f"the best {count} of {among} words, and word {end}, of {size} words")
     log_probs, words, ends = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long), torch.empty(rows)
-    wrong = _library().best_words(
-        logits.data_ptr(),
-        logits.stride(0),
-        rows,
-        logits.shape[1],
-        logits.shape[1] if among is None else among,
-        count,
-        end,
-        log_probs.data_ptr(),
-        words.data_ptr(),
-        ends.data_ptr(),
-        torch.get_num_threads(),
+    _check_memory(
+        _library().best_words(
+            logits.data_ptr(),
+            logits.stride(0),
+            rows,
+            size,
+            among,
+            count,
+            end,
+            log_probs.data_ptr(),
+            words.data_ptr(),
+            ends.data_ptr(),
+            torch.get_num_threads(),
+        )
     )
-    _check_memory(wrong < 0)
-    return None if wrong else (log_probs, words, ends)
+    return log_probs, words, ends
 
 
 def lstm_cell(entering: Tensor, recurring: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """h and c [N,D] of an LSTM, given both contributions [N,4D] to its gates i f g o and the cell before [N,D]."""
-    entering, recurring, cell = map(_adjacent, (entering, recurring, cell))
-    rows, width = cell.shape
-    hidden, after = torch.empty(rows, width), torch.empty(rows, width)
+    hidden, after = torch.empty(cell.shape), torch.empty(cell.shape)
     _library().lstm_cell(
-        entering.data_ptr(),
-        entering.stride(0),
-        recurring.data_ptr(),
-        recurring.stride(0),
-        cell.data_ptr(),
-        cell.stride(0),
-        rows,
-        width,
+        *_gates(entering, recurring, cell, count=4),
+        *cell.shape,
         hidden.data_ptr(),
         after.data_ptr(),
         torch.get_num_threads(),
@@ -224,22 +261,40 @@ def lstm_cell(entering: Tensor, recurring: Tensor, cell: Tensor) -> tuple[Tensor
 
 def gru_cell(entering: Tensor, recurring: Tensor, hidden: Tensor) -> Tensor:
     """The next h [N,D] of a GRU, given both contributions [N,3D] to its gates r z n and the h before [N,D]."""
-    entering, recurring, hidden = map(_adjacent, (entering, recurring, hidden))
-    rows, width = hidden.shape
-    after = torch.empty(rows, width)
+    after = torch.empty(hidden.shape)
     _library().gru_cell(
-        entering.data_ptr(),
-        entering.stride(0),
-        recurring.data_ptr(),
-        recurring.stride(0),
-        hidden.data_ptr(),
-        hidden.stride(0),
-        rows,
-        width,
-        after.data_ptr(),
-        torch.get_num_threads(),
+        *_gates(entering, recurring, hidden, count=3), *hidden.shape, after.data_ptr(), torch.get_num_threads()
     )
     return after
+
+
+def recurrent_layer(entering: Tensor, sizes: Sequence[int], product: _Product, *, cell: bool) -> tuple[Tensor, ...]:
+    """All states (h, c) [M,D] of an LSTM, if it has a `cell`, or (h,) of a GRU, from a state of zeros.
+
+    Rows are packed: first the inputs' contributions to the gates [M,G·D] of the first position of all sentences, of
+    which there are `sizes[0]`, then those of the second position, and so on; sentences only ever end. `product`
+    multiplies with the recurrent weights.
+    """
+    width = product.inputs
+    is_falling = all(before >= after for before, after in pairwise(sizes))
+    if not is_falling or product.outputs != (4 if cell else 3) * width:
+        raise ValueError(f"sizes {sizes} or {product.outputs} gates do not fit a layer of width {width}")
+    entering = _checked(entering.contiguous(), (sum(sizes), product.outputs))
+    starts = torch.tensor([0, *accumulate(sizes)])
+    states = tuple(torch.empty(len(entering), width) for _ in range(2 if cell else 1))
+    _check_memory(
+        _library().recurrent_layer(
+            entering.data_ptr(),
+            starts.data_ptr(),
+            len(sizes),
+            width,
+            ctypes.byref(product.structure()),
+            states[0].data_ptr(),
+            _pointer(states[1] if cell else None),
+            torch.get_num_threads(),
+        )
+    )
+    return states
 
 
 class _Strided(ctypes.Structure):
@@ -257,34 +312,58 @@ class _Strided(ctypes.Structure):
         return cls(values.data_ptr(), values.stride(0), values.stride(1), values.stride(2))
 
 
+class _RecurrentProduct(ctypes.Structure):
+    """`recurrent_product` in kernels.c."""
+
+    _fields_ = (
+        ("packed", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+    )
+
+
 def _library() -> Any:
     library = compiled().library
     assert library is not None
     return library
 
 
+def _checked(values: Tensor, shape: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The tensor itself if it has this shape and data type and is on the CPU."""
+    if values.dtype != dtype or tuple(values.shape) != tuple(shape) or values.device.type != "cpu":
+        raise ValueError(
+            f"a kernel needs {dtype} of shape {tuple(shape)} on the CPU, "
+            f"not {values.dtype} of shape {tuple(values.shape)} on {values.device}"
+        )
+    return values
+
+
+def _gates(entering: Tensor, recurring: Tensor, state: Tensor, *, count: int) -> list[int]:
+    """The addresses and strides of the contributions [N,G·D] to the gates and of the state [N,D] of a cell."""
+    rows, width = state.shape
+    parts = ((entering, count * width), (recurring, count * width), (state, width))
+    checked = [_checked(_adjacent(part), (rows, size)) for part, size in parts]
+    return [number for part in checked for number in (part.data_ptr(), part.stride(0))]
+
+
+def _pointer(values: Tensor | None) -> int | None:
+    return None if values is None else values.data_ptr()
+
+
 def _padded(outputs: int) -> int:
+    """The number of outputs, rounded up to whole panels."""
     return outputs + -outputs % _library().panel()  # type: ignore[no-any-return]
 
 
-def _with_zeros(values: Tensor) -> Tensor:
+def _with_zeros(values: Tensor, *, size: int) -> Tensor:
     """A copy of values [O] with zeros up to a whole panel."""
-    return F.pad(values.detach().float(), (0, _padded(len(values)) - len(values))).clone()
+    return F.pad(_checked(values.detach().float(), (size,)), (0, _padded(size) - size)).clone()
 
 
 def _adjacent(values: Tensor) -> Tensor:
     """The tensor itself if the numbers of its last dimension are next to each other, else a copy."""
     return values if values.stride(-1) == 1 else values.contiguous()
-
-
-def _rows(inputs: Tensor) -> tuple[Tensor, int]:
-    """The inputs as rows [M,I], and the distance between two of them."""
-    rows = _adjacent(inputs if inputs.dim() == 2 else inputs.reshape(-1, inputs.shape[-1]))
-    return rows, rows.stride(0)
-
-
-def _added(added: Tensor | None) -> Tensor | None:
-    return None if added is None else added.contiguous()
 
 
 def _check_memory(failed: object) -> None:

@@ -2,12 +2,14 @@
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
 from calque.folders.cache import private_cache
-from calque.native.library import compile_kernels, compiled
+from calque.native import library
+from calque.native.library import Compiled, compile_kernels, compiled
 
 needs_compiler = pytest.mark.skipif(compiled().library is None, reason="the kernels are not compiled here")
 
@@ -38,6 +40,63 @@ def test_a_compiler_that_fails_is_named_and_leaves_nothing(tmp_path: Path) -> No
     result = compile_kernels(environment(tmp_path, CC=str(compiler)))
     assert result.library is None
     assert "failing" in result.reason and "no such luck" in result.reason
+    assert not list((tmp_path / "calque" / "native").iterdir())
+
+
+@needs_compiler
+@pytest.mark.parametrize("damage", ["cut", "emptied", "replaced", "writable by others"])
+def test_a_damaged_library_is_compiled_again(tmp_path: Path, damage: str) -> None:
+    compile_kernels(environment(tmp_path))
+    [path] = (tmp_path / "calque" / "native").iterdir()
+    content = path.read_bytes()
+    path.unlink()  # it is loaded: what is mapped into this process must not change
+    match damage:
+        case "cut":
+            path.write_bytes(content[: len(content) // 2])
+        case "emptied":
+            path.write_bytes(b"")
+        case "replaced":
+            path.write_bytes(content[::-1])
+        case "writable by others":
+            path.write_bytes(content)
+            path.chmod(0o666)
+    assert compile_kernels(environment(tmp_path)).library is not None
+    [again] = (tmp_path / "calque" / "native").iterdir()
+    assert len(again.read_bytes()) == len(content)
+    assert stat.S_IMODE(again.stat().st_mode) == 0o600
+
+
+@needs_compiler
+def test_threads_that_compile_at_the_same_time(tmp_path: Path) -> None:
+    results: list[Compiled] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(compile_kernels(environment(tmp_path)))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(result.library is not None for result in results) and len(results) == 3
+    assert all(path.suffix == ".so" for path in (tmp_path / "calque" / "native").iterdir())
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("printf 'caf\\351: kaputt' >&2; exit 1", "kaputt"),  # not UTF-8
+        ("exec sleep 5", "took more than"),
+        ('for last; do :; done; printf x > "${last}"; exit 0', "cannot be used"),
+    ],
+)
+def test_compilers_that_misbehave(tmp_path: Path, script: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "SECONDS", 1)
+    compiler = tmp_path / "odd"
+    compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "odd 1.0" && exit\n{script}\n')
+    compiler.chmod(0o755)
+    result = compile_kernels(environment(tmp_path, CC=str(compiler)))
+    assert result.library is None
+    assert message in result.reason
     assert not list((tmp_path / "calque" / "native").iterdir())
 
 

@@ -1,14 +1,20 @@
 """Kernels in C compute what torch computes, and a row's result has the same bits whatever the other rows are."""
 
+import ctypes
 import math
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from calque.folders.cache import private_cache
+from calque.layers import int8_linear
 from calque.layers.int8_linear import Int8Linear
+from calque.native import library, operations
+from calque.native.library import Compiled
 from calque.native.operations import (
     FloatProduct,
     Int8Product,
@@ -19,6 +25,8 @@ from calque.native.operations import (
     is_available,
     is_usable,
     lstm_cell,
+    places_of,
+    recurrent_layer,
 )
 from calque.tensors import best_candidates
 
@@ -27,10 +35,23 @@ SHAPES = [(1, 1), (3, 5), (33, 50), (64, 64), (100, 257), (256, 1000), (1031, 70
 ROWS = [0, 1, 2, 5, 6, 7, 13, 200]
 
 
-@pytest.fixture(autouse=True)
-def _no_gradients() -> Iterator[None]:
+@pytest.fixture(params=["this processor", "AVX2"], autouse=True)
+def _processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test runs with the kernels for this processor and with those for one that has AVX2 alone."""
+    if request.param == "AVX2":
+        monkeypatch.setattr(operations, "compiled", lambda: Compiled(for_avx2(), "for AVX2"))
+        monkeypatch.setattr(int8_linear, "input_levels", lambda: 63)
     with torch.inference_mode():
         yield
+
+
+@cache
+def for_avx2() -> ctypes.CDLL:
+    folder = private_cache("native")
+    assert folder is not None
+    options = [option.replace("native", "haswell") for option in library.OPTIONS]
+    version = library._output(["cc", "--version"]).partition("\n")[0]
+    return library.build(folder, ["cc", *options, *library._openmp(version)], version=version)
 
 
 def close(actual: Tensor, expected: Tensor, *, tolerance: float = 1e-6) -> None:
@@ -105,7 +126,6 @@ def test_threads_do_not_change_a_bit(threads: int) -> None:
     for count in (1, threads):
         torch.set_num_threads(count)
         best = best_words(logits, count=4, end=2)
-        assert best is not None
         attended = attend_source(*attention, sentences=torch.arange(70), lengths=lengths, scale=0.25)
         results.append([*(product(x) for product in products), *best, attended, *lstm_cell(x, x, x[:, :16])])
     torch.set_num_threads(before)
@@ -176,7 +196,7 @@ def test_self_attention_reads_the_tokens_of_ancestors(groups: int) -> None:
     steps = [torch.randn(rows + place, 2 * groups * width) for place in range(size)]
     ancestors = torch.randint(rows, (11, size), dtype=torch.int32)
     queries = torch.randn(11, heads * width)
-    actual = attend_steps(queries, steps, ancestors, heads=heads, groups=groups)
+    actual = attend_steps(queries, steps, places_of(steps), ancestors=ancestors, heads=heads, groups=groups)
     read = torch.stack([step[index.long()] for step, index in zip(steps, ancestors.T, strict=True)], dim=1)
     keys, values = (part.unflatten(2, (groups, width)).transpose(1, 2) for part in read.chunk(2, dim=2))
     expected = plain_attention(
@@ -198,7 +218,6 @@ def test_the_best_words_and_ties(words: int, count: int) -> None:
     logits[4] = torch.randint(3, (words,)).float()
     logits[5, 1:] = -math.inf
     best = best_words(logits, count=count, end=2)
-    assert best is not None
     log_probs = F.log_softmax(logits, dim=-1)
     expected, indices = best_candidates(log_probs, count=count)
     torch.testing.assert_close(best[0], expected, atol=2e-6, rtol=1e-6)
@@ -211,18 +230,19 @@ def test_the_best_words_and_ties(words: int, count: int) -> None:
 def test_the_best_of_some_words(among: int) -> None:
     logits = torch.randn(20, 200) * 3
     best = best_words(logits, count=3, end=1, among=among)
-    assert best is not None
     expected, indices = best_candidates(F.log_softmax(logits, dim=-1)[:, :among], count=3)
     torch.testing.assert_close(best[0], expected, atol=2e-6, rtol=1e-6)
     assert torch.equal(best[1], indices)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_logits_that_are_not_finite_are_left_to_torch(bad: float) -> None:
+def test_logits_that_are_not_finite_have_no_probabilities(bad: float) -> None:
     logits = torch.zeros(3, 100)
     logits[1, 70] = bad
-    assert best_words(logits, count=3, end=2) is None
-    assert best_words(torch.full((1, 100), -math.inf), count=3, end=2) is None
+    log_probs, _, ends = best_words(logits, count=3, end=2)
+    assert log_probs.isnan().any(dim=1).tolist() == [False, True, False]
+    assert ends.isnan().tolist() == [False, True, False]
+    assert best_words(torch.full((1, 100), -math.inf), count=3, end=2)[0].isnan().all()
 
 
 @pytest.mark.parametrize("width", [1, 16, 37, 256])
@@ -259,3 +279,76 @@ def test_kernels_are_for_float32_on_a_cpu_without_gradients() -> None:
     assert not is_usable(torch.zeros(1, dtype=torch.float64))
     with torch.inference_mode(False), torch.enable_grad():
         assert not is_usable(torch.zeros(1))
+
+
+@pytest.mark.parametrize("kind", ["float", "int8"])
+@pytest.mark.parametrize("cell", [True, False])
+def test_a_recurrent_layer_is_its_cells_one_after_the_other(cell: bool, kind: str) -> None:
+    width, gates, sizes = 20, 80 if cell else 60, (5, 5, 3, 3, 1)
+    layer = Int8Linear.of(torch.randn(gates, width), torch.randn(gates))
+    weight = layer.weight.float() * layer.scales[:, None]
+    product = FloatProduct(weight, layer.bias)
+    if kind == "int8":
+        product = Int8Product(layer.weight, layer.scales, layer.bias)
+    entering = torch.randn(sum(sizes), gates)
+    states = recurrent_layer(entering, sizes, product, cell=cell)
+    before = tuple(torch.zeros(5, width) for _ in states)
+    start = 0
+    for rows in sizes:
+        before = tuple(part[:rows] for part in before)
+        shares = entering[start : start + rows], product(before[0])
+        before = lstm_cell(*shares, before[1]) if cell else (gru_cell(*shares, before[0]),)
+        assert all(torch.equal(state[start : start + rows], part) for state, part in zip(states, before, strict=True))
+        start += rows
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_values_that_are_not_finite_stay_in_their_row(bad: float) -> None:
+    layer = Int8Linear.of(torch.randn(70, 33), torch.zeros(70))
+    x = torch.randn(5, 33)
+    x[2, 17] = bad
+    for product in (FloatProduct(torch.randn(70, 33), None), Int8Product(layer.weight, layer.scales, layer.bias)):
+        for relu in (False, True):
+            is_finite = product(x, relu=relu).isfinite()
+            assert is_finite.all(dim=1).tolist() == [True, True, False, True, True]
+    assert product(x, relu=True)[2].isnan().all()
+
+
+def test_what_would_read_beyond_a_tensor_is_rejected() -> None:
+    product = FloatProduct(torch.randn(70, 33), None)
+    layer = Int8Linear.of(torch.randn(70, 33), None)
+    x, steps = torch.randn(4, 33), [torch.randn(3, 8)]
+    source = {"sentences": torch.zeros(4, dtype=torch.long), "lengths": torch.tensor([5]), "scale": 1.0}
+    memory = torch.randn(1, 1, 5, 33)
+    with torch.no_grad():
+        for call in (
+            lambda: product(torch.randn(4, 32)),
+            lambda: product(x.double()),
+            lambda: product(x, added=torch.randn(1, 70)),
+            lambda: product(x, added=torch.randn(4, 70).double()),
+            lambda: FloatProduct(torch.randn(70, 33).bfloat16(), None),
+            lambda: FloatProduct(torch.randn(70, 33), torch.randn(60)),
+            lambda: Int8Product(layer.weight.float(), layer.scales, layer.bias),
+            lambda: attend_steps(x[:3, :4], steps, places_of(steps), ancestors=torch.zeros(3, 1), heads=1, groups=1),
+            lambda: attend_steps(x[:3, :4], steps, places_of([]), ancestors=torch.zeros(3, 1), heads=1, groups=1),
+            lambda: attend_source(x[:, None], memory, memory.double(), **source),
+            lambda: attend_source(x[:, None], memory, memory, **{**source, "lengths": torch.tensor([5]).int()}),
+            lambda: attend_source(x[:, None], memory, memory, **source, additive=torch.randn(33).double()),
+            lambda: attend_source(x[:, None], memory, memory, **source, weights=torch.empty(4, 6)),
+            lambda: best_words(x, count=40, end=2),
+            lambda: best_words(x, count=3, end=33),
+            lambda: lstm_cell(x[:, :8], x[:, :8], x[:3, :2]),
+            lambda: gru_cell(x[:, :5], x[:, :6], x[:, :2]),
+            lambda: recurrent_layer(torch.randn(4, 70), (1, 3), product, cell=True),
+        ):
+            with pytest.raises(ValueError, match=r"."):
+                call()
+
+
+def test_a_length_beyond_the_source_is_cut() -> None:
+    queries, memory = torch.randn(2, 1, 4), torch.randn(1, 1, 3, 4)
+    results = [
+        attend_source(queries, memory, memory, sentences=torch.zeros(2, dtype=torch.long), lengths=length, scale=1.0)
+        for length in (torch.tensor([3]), torch.tensor([300]))
+    ]
+    assert torch.equal(*results)

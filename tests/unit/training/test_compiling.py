@@ -177,9 +177,13 @@ def test_graphs_are_kept_where_only_the_user_may_write(tmp_path: Path) -> None:
     assert folder == tmp_path / "calque" / "compiled"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(folder)
-    folder.chmod(0o777)
+    folder.chmod(0o755)
+    folder.parent.chmod(0o775)  # as with a umask of 002
     assert keep_compiled({"XDG_CACHE_HOME": str(tmp_path)}) == folder
     assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.stat().st_mode & 0o777 == 0o755
+    folder.chmod(0o777)  # others may have written there
+    assert keep_compiled({"XDG_CACHE_HOME": str(tmp_path)}) is None
 
 
 @pytest.mark.usefixtures("unset")
