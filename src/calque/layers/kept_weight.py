@@ -43,7 +43,7 @@ class Origin(NamedTuple):
     version: int
 
     def is_of(self, parameter: Tensor) -> bool:
-        """Whether the parameter still has these values."""
+        """Whether `parameter` is the recorded tensor and has not been changed since it was recorded."""
         return self.values.data_ptr() == parameter.data_ptr() and self.version == _version(parameter)
 
 

@@ -93,7 +93,10 @@ def _compile(compiler: str, version: str, path: Path) -> None:
 
 
 def _openmp() -> list[str]:
-    """The options for threads: with the OpenMP library that torch has loaded, since two of them get in their way."""
+    """The compiler options for threads: they link the OpenMP library that torch has loaded.
+
+    A second OpenMP library in the process would start threads of its own, which compete with torch's for the cores.
+    """
     root = Path(torch.__file__).parent
     libraries = [*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")]
     return ["-fopenmp", str(libraries[0])] if libraries else []

@@ -243,7 +243,7 @@ def gru_cell(entering: Tensor, recurring: Tensor, hidden: Tensor) -> Tensor:
 
 
 class _Strided(ctypes.Structure):
-    """`strided` in kernels.c."""
+    """The C struct `strided` of kernels.c: a pointer to a tensor, and the strides of its dimensions."""
 
     _fields_ = (
         ("start", ctypes.c_void_p),
@@ -268,7 +268,7 @@ def _padded(outputs: int) -> int:
 
 
 def _with_zeros(values: Tensor) -> Tensor:
-    """A copy of values [O] with zeros up to a whole panel."""
+    """A float32 copy of values [O], padded with zeros to a multiple of the outputs that a kernel computes at once."""
     return F.pad(values.detach().float(), (0, _padded(len(values)) - len(values))).clone()
 
 
@@ -278,7 +278,7 @@ def _adjacent(values: Tensor) -> Tensor:
 
 
 def _rows(inputs: Tensor) -> tuple[Tensor, int]:
-    """The inputs as rows [M,I], and the distance between two of them."""
+    """The inputs reshaped to rows [M,I], and the distance in numbers between the starts of consecutive rows."""
     rows = _adjacent(inputs if inputs.dim() == 2 else inputs.reshape(-1, inputs.shape[-1]))
     return rows, rows.stride(0)
 
