@@ -136,7 +136,7 @@ def _entry(values: dict[str, Any], corpus: AudioConfig) -> Entry:
         )
     text = values[corpus.text_key]
     if any("\ud800" <= character <= "\udfff" for character in text + values[corpus.audio_key]):
-        raise ValueError("contains a lone surrogate, which is not valid Unicode")
+        raise ValueError("the text or the file name contains a lone surrogate, which is not valid Unicode")
     start, end = (_seconds(values, key) for key in ("start", "end"))
     return Entry(Clip(values[corpus.audio_key], start, end), text, str(values.get("speaker") or ""))
 
