@@ -112,7 +112,7 @@ def _sum3(first: Tensor, second: Tensor, third: Tensor) -> Tensor:
 
 
 def _forward(emitted: Tensor, states: States) -> Tensor:
-    """log α [B,S,Z]: of all paths from the first position to position s that end in state z, the log of their sum.
+    """log α [B,S,Z]: the log of the summed probabilities of all paths up to position s that are in state z there.
 
     The label that is emitted at position s itself is included. The Z = 2 U + 1 states are the U tokens of a text with a
     blank before, between and after them.
@@ -128,7 +128,7 @@ def _forward(emitted: Tensor, states: States) -> Tensor:
 
 
 def _backward(emitted: Tensor, states: States, lengths: Tensor) -> Tensor:
-    """log β [B,S,Z]: of all continuations of a path that is in state z at position s, the log of their sum.
+    """log β [B,S,Z]: the log of the summed probabilities of all continuations of a path in state z at position s.
 
     Only the labels at positions after s are included: the label at position s itself is part of α (see `_forward`,
     which also defines the Z states).

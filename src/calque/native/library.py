@@ -95,7 +95,7 @@ def _compile(compiler: str, version: str, path: Path) -> None:
 def _openmp() -> list[str]:
     """The compiler options for threads: they link the OpenMP library that torch has loaded.
 
-    A second OpenMP library in the process would start threads of its own, which compete with torch's for the cores.
+    Two OpenMP libraries in one process slow each other down (decision 33).
     """
     root = Path(torch.__file__).parent
     libraries = [*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")]
