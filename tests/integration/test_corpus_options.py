@@ -192,7 +192,10 @@ def test_mistakes_with_tables(command: Command, corpus: dict[str, Path], tmp_pat
         (["--csv", wide, *named, "--text", source], "--text is for a language model and cannot be combined with --csv"),
         (["--csv", wide, *named, "--system", "language"], "--csv: a language model reads no source"),
         (["--csv", wide, *named, "--alignments", source], "--alignments cannot be combined with --csv"),
-        (["--jsonl", objects], f"{objects}: no keys 'source' and 'target' in its first object; found 'en', 'de'"),
+        (
+            ["--jsonl", objects],
+            f"{objects}: no keys 'source' and 'target' in its first JSON object; its keys: 'en', 'de'",
+        ),
         (["--jsonl", objects, "--header"], "--header and --no-header have no effect without --tsv or --csv"),
         (["--tsv", source, "--delimiter", ","], "--delimiter needs --csv"),
         (["--tsv", source], f"{source}: line 1: 1 column separated by tabs, expected at least 2"),

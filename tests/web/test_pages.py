@@ -74,7 +74,7 @@ def test_a_page_loads_nothing() -> None:
 
 def test_an_unknown_view_and_numbers_that_are_not_json_are_rejected() -> None:
     with pytest.raises(
-        ValueError, match=r"no module 'calque/nothing' to show the document; the modules are .*calque/inspection"
+        ValueError, match=r"no JavaScript module 'calque/nothing' to show a document; found .*calque/inspection"
     ):
         web.page(title="t", view="calque/nothing", document={})
     with pytest.raises(ValueError, match="JSON"):

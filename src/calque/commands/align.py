@@ -119,7 +119,10 @@ def align(
     if maximum > LONGEST:
         raise ConfigError(f"--maximum is {maximum}, but at most {LONGEST} words can be aligned; lower it")
     if min(iterations) < 1:
-        raise ConfigError(f"--iterations is {iterations[0]} {iterations[1]}, but each model needs at least 1 iteration")
+        raise ConfigError(
+            f"--iterations is {iterations[0]} {iterations[1]}, but both numbers must be at least 1: the iterations of "
+            "IBM 1, and those of the model (--model) that IBM 1 initialises"
+        )
     settings = AlignmentSettings(
         choice(model, MODELS, option="--model"), iterations=iterations, dirichlet=dirichlet, maximum=maximum
     )

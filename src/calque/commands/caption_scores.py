@@ -1,4 +1,4 @@
-"""`calque evaluate --images`: the scores of a captioner."""
+"""`calque evaluate --images`: scores the captions that a captioner generates for the images of a manifest."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The groups of commands, `calque` and `calque data`."""
+"""The class of the command groups `calque` and `calque data`, which parses their arguments and runs their commands."""
 
 from typing import Any
 

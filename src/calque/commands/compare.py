@@ -39,7 +39,8 @@ def compare(
     source: Annotated[Path | None, file_option(help="The sentences of the test set, one per line.")] = None,
     reference: Annotated[Path | None, file_option(help="The reference translations, one per line.")] = None,
     target: Annotated[
-        Path | None, file_option(help="The partner of each source line, to compare sentence vectors by retrieval.")
+        Path | None,
+        file_option(help="The translation (or other partner) of each --source line; sentence vectors must find it."),
     ] = None,
     text: Annotated[Path | None, file_option(help="A text file, to compare language models.")] = None,
     conll: Annotated[
@@ -93,7 +94,9 @@ def compare(
     ] = None,
     sentences: Annotated[
         int | None,
-        count_option(help="The number of sentences to show in each direction, better and worse; 1000 by default."),
+        count_option(
+            help="The number of sentences to show for the largest gains, and for the losses; 1000 by default."
+        ),
     ] = None,
     beam: Annotated[
         int | None, count_option(help="The beam size of all systems; RUN:beam=1 sets it for one system.")

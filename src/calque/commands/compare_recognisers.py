@@ -122,7 +122,7 @@ def _confusions(system: Document) -> list[str]:
 
 
 def _recordings(document: Document, names: Sequence[str]) -> Iterator[Block]:
-    """The recordings whose word errors differ most between the first two systems."""
+    """Yields a titled list of the recordings whose word error rates differ most between the first two systems."""
 
     def gap(item: Document) -> float:
         first, second = (item["systems"][place]["scores"]["wer"] for place in (0, 1))

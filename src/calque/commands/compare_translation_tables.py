@@ -74,7 +74,7 @@ def _is_significant(result: Document, baseline: Document) -> bool:
 
 
 def significance_tables(document: Document) -> Iterator[Block]:
-    """The p-values of each test that was run."""
+    """Yields a table of p-values, with its title, for each significance test that was run."""
     metrics, others = document["metrics"], list(enumerate(document["systems"]))[1:]
     size = document["test"]["sentences"]
     for test in document["significance"]:

@@ -1,4 +1,8 @@
-"""The commands `calque data check`, `prepare`, `phrasebook` and `scenes`."""
+"""The commands `calque data`: `check` and `prepare` for a user's corpora, `phrasebook` and `scenes` for built-in ones.
+
+`check` reports problems of corpora, `prepare` stores corpora as ids for several runs, `phrasebook` writes the built-in
+sentence pairs, and `scenes` the built-in images with captions.
+"""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -75,7 +75,7 @@ def embed(
         ),
     ] = "fail",
     batch_tokens: Annotated[
-        int | None, count_option(help="The number of positions per batch.", panel=COMPUTATION)
+        int | None, count_option(help="The number of pieces or words per batch, padding included.", panel=COMPUTATION)
     ] = None,
     device: Device = "auto",
     precision: Precision = "auto",

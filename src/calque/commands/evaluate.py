@@ -72,7 +72,8 @@ def evaluate(
     source: Annotated[Path | None, file_option(help="Sentences, one per line (plain or compressed).")] = None,
     reference: Annotated[Path | None, file_option(help="The reference translations, one per line.")] = None,
     target: Annotated[
-        Path | None, file_option(help="The partner of each source line, to score sentence vectors by retrieval.")
+        Path | None,
+        file_option(help="The translation (or other partner) of each --source line; sentence vectors must find it."),
     ] = None,
     pooling: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""`calque inspect --image`: views of images by captioners, and tables for a terminal or a pipe."""
+"""`calque inspect --image`: shows what captioners compute for images, as tables for a terminal or a pipe."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from calque.inspection.document import Weights, as_lists
 
 
 class CaptionInspection(TaskInspection[Captioner, CaptionView]):
-    """Images and their captions."""
+    """Queries captioners about images, and shows the captions and the attention of their words."""
 
     task = "captioning"
     models = "captioners"

@@ -1,4 +1,4 @@
-"""`calque inspect` of language models: views of texts, and their tables for a terminal or a pipe."""
+"""`calque inspect` of language models: shows what they compute for texts, as tables for a terminal or a pipe."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ from calque.inspection.task_pictures import TEXT_PICTURES, draw_text
 
 
 class TextInspection(TaskInspection[TextGenerator, TextView]):
-    """Texts that a language model reads and continues."""
+    """Queries language models about texts, which they read and continue, and shows the results."""
 
     task = "language-modelling"
     models = "language models"

@@ -1,4 +1,4 @@
-"""`calque inspect` of statistical models: the phrases of a translation and the scores of each."""
+"""`calque inspect` of statistical models: shows the phrases of a translation, and the scores of each phrase."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from calque.inspection.phrase_view import PhraseView, inspect_phrases, phrase_su
 
 
 class PhraseInspection(TaskInspection[PhraseTranslator, PhraseView]):
-    """Translations by statistical models."""
+    """Queries statistical models about sentences, and shows the phrases of their translations."""
 
     task = "statistical translation"
     models = "statistical translation models"

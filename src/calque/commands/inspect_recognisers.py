@@ -1,4 +1,4 @@
-"""`calque inspect --audio`: views of recordings by speech recognisers, and tables for a terminal or a pipe."""
+"""`calque inspect --audio`: shows what recognisers compute for recordings, as tables for a terminal or a pipe."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ PARTS = {"ctc": "CTC", "decoder": "decoder", "language": "language"}
 
 
 class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
-    """Recordings and their transcripts."""
+    """Queries speech recognisers about recordings, and shows their transcripts with times and probabilities."""
 
     task = "recognition"
     models = "speech recognisers"
@@ -109,7 +109,11 @@ def recording_lines(view: RecordingView, *, name: str | None = None) -> Iterator
 
 
 def _token_table(view: RecordingView) -> tuple[list[str], list[list[str]]]:
-    """The header and rows of a table of tokens: their times, and the probabilities of the model's parts."""
+    """The header and the rows of a table with one row per token of the transcript.
+
+    The columns are the token's piece, its start and end in seconds and, for each of CTC and the attention decoder that
+    the model has, the token's probability and its most likely alternatives.
+    """
     has_ctc, has_decoder = view.posteriors is not None, bool(view.steps)
     header = ["piece", "from", "to, s"]
     header += ["CTC", "other labels at its peak"] if has_ctc else []

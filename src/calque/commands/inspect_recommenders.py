@@ -1,4 +1,4 @@
-"""`calque inspect` of recommenders: histories, their views, and tables for a terminal or a pipe."""
+"""`calque inspect` of recommenders: shows what they compute for histories, as tables for a terminal or a pipe."""
 
 import math
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ SHOWN = 10  # candidates
 
 
 class RecommendationInspection(TaskInspection[Recommender, RecommendationView]):
-    """Histories of users, and the items that are recommended to them."""
+    """Queries recommenders about the histories of users, and shows the items that they recommend."""
 
     task = "recommendation"
     models = "recommenders"

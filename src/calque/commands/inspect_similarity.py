@@ -1,4 +1,4 @@
-"""`calque inspect` of sentence encoders: cosines between sentences, and a table for a terminal or a pipe."""
+"""`calque inspect` of sentence encoders: shows the cosines of sentences as a table for a terminal or a pipe."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ from calque.inspection.sentence_similarity import (
 
 
 class SimilarityInspection(TaskInspection[SentenceEncoder, SimilarityView]):
-    """Sentences, compared by their vectors."""
+    """Queries sentence encoders about sentences, and shows the similarity of their vectors."""
 
     task = "embedding"
     models = "sentence encoders"

@@ -115,7 +115,7 @@ def _outcome(narrower: "NarrowerBeam", *, pieces: Sequence[str], answer: str) ->
 
 
 def share(log_prob: float) -> str:
-    """A probability; in scientific notation if it is small."""
+    """The probability exp(log_prob) as text with three decimals, or in scientific notation if it is small."""
     value = math.exp(log_prob)
     return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.0e}"
 

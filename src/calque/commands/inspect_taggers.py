@@ -1,4 +1,4 @@
-"""`calque inspect` of taggers: views of sentences, and their tables for a terminal or a pipe."""
+"""`calque inspect` of taggers: shows what they compute for sentences, as tables for a terminal or a pipe."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -21,7 +21,7 @@ WIDEST = 12  # labels of a transition matrix that is printed whole
 
 
 class TaggingInspection(TaskInspection[Tagger, TaggingView]):
-    """Sentences with the labels of their words."""
+    """Queries taggers about sentences, and shows the labels of their words."""
 
     task = "tagging"
     models = "taggers"

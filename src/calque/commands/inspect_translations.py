@@ -1,4 +1,4 @@
-"""`calque inspect` of translation models: views of sentences, and their tables for a terminal or a pipe."""
+"""`calque inspect` of translation models: shows what they compute for sentences, as tables for a terminal or a pipe."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ TERMS = {
 
 
 class TranslationInspection(TaskInspection[Translator, SentenceView]):
-    """Translations by neural models."""
+    """Queries neural translation models about sentences, and shows how their translations came about."""
 
     task = "translation"
     models = "neural translation models"

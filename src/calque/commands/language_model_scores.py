@@ -1,4 +1,4 @@
-"""`calque evaluate --text`: the perplexity of a language model."""
+"""`calque evaluate --text`: computes the perplexity of a text under a language model."""
 
 import json
 from pathlib import Path

@@ -112,8 +112,8 @@ def import_arpa(
     save_language_model(output, generator, card=arpa_card(found, name=arpa.name))
     if like is None and any(piece.startswith("▁") for piece in generator.tokenizer.vocabulary.pieces):
         typer.echo(
-            f"warning: {arpa}: the file contains pieces of a tokenizer, such as ▁the, but the new model reads whole "
-            "words, which it will not find; use --like MODEL, where MODEL has the tokenizer of the file",
+            f"warning: {arpa}: the file contains pieces of a tokenizer, such as ▁the, but the new model splits text "
+            "into whole words, most of which the file lacks; use --like MODEL, where MODEL has the file's tokenizer",
             err=True,
         )
     for remark in found.remarks:

@@ -124,7 +124,7 @@ class DirectOutput:
             self._file.flush()
 
     def checkpoint(self, lines: int, *, errors: int = 0) -> None:
-        """Does nothing: such an output cannot be resumed."""
+        """Does nothing: standard output, a pipe or a device cannot be resumed after an interruption."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

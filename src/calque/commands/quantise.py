@@ -1,4 +1,4 @@
-"""`calque quantise`."""
+"""The command `calque quantise`, which copies a model with its large weights rounded to 8 bits."""
 
 from pathlib import Path
 from typing import Annotated

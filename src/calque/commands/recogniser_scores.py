@@ -1,4 +1,4 @@
-"""`calque evaluate --audio`: the word and character error rates of a recogniser."""
+"""`calque evaluate --audio`: computes the word and character error rates of a recogniser's transcripts."""
 
 import json
 from pathlib import Path

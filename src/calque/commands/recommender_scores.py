@@ -1,4 +1,4 @@
-"""`calque evaluate --sequences`: the ranking scores of a recommender."""
+"""`calque evaluate --sequences`: scores how high a recommender ranks the last item of each user's history."""
 
 import json
 from pathlib import Path

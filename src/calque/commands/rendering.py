@@ -1,4 +1,4 @@
-"""Translations as lines of text, TSV or JSON."""
+"""Formats translations as lines of text, TSV or JSON, for the output of `calque translate`."""
 
 import json
 import math

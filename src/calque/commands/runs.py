@@ -295,7 +295,7 @@ def _rows(run: Path) -> int | None:
 
 
 def _checkpoints(run: Path) -> list[CheckpointState]:
-    """The states of the checkpoints, oldest first."""
+    """The progress recorded in each checkpoint of a run, oldest first."""
     states = []
     for path in (run / "checkpoints").glob("step-*/state.json"):
         with suppress(OSError, ValueError):

@@ -18,7 +18,7 @@ def sequence_corpus(path: Path) -> dict[str, Any]:
 
 
 def checked_corpus(path: Path) -> "SequenceCorpus":
-    """The corpus of `sequence_corpus`, checked as a config."""
+    """The corpus config of a file of behaviour sequences, validated; see `sequence_corpus`."""
     from calque.data.sequence_files import SequenceRecordsConfig, SequencesConfig
 
     values = sequence_corpus(path)

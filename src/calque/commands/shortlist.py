@@ -1,4 +1,4 @@
-"""`calque shortlist`."""
+"""The command `calque shortlist`, which adds a lexical shortlist to a translation model, for faster translation."""
 
 from pathlib import Path
 from typing import Annotated

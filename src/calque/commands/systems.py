@@ -1,4 +1,4 @@
-"""The command `calque systems`, which lists the named systems."""
+"""The command `calque systems`, which lists the named systems: model configs that `calque train --system` accepts."""
 
 from typing import Annotated
 

@@ -105,11 +105,14 @@ class Tables(NamedTuple):
 
     @property
     def paths(self) -> list[Path]:
-        """All files, in the order of their corpora."""
+        """The paths of all tables: the TSV files, then the CSV files, then the JSON Lines files."""
         return [path for paths in self for path in paths or ()]
 
     def corpora(self, columns: TableColumns) -> list[Corpus]:
-        """The config values of the corpora; columns that no option names are looked up in the files, if they exist."""
+        """The config values of one corpus per table.
+
+        If no option names the columns, they are looked up in the first line of the table, provided that it exists.
+        """
         header = {} if columns.header is None else {"header": columns.header}
         delimiter = {} if columns.delimiter is None else {"delimiter": columns.delimiter.replace("\\t", "\t")}
         corpora: list[Corpus] = [{"kind": "tsv", "path": str(path), **header} for path in self.tsv or ()]
@@ -172,7 +175,7 @@ def _refuse_other_keys(line: str, *, path: str) -> None:
         return
     if isinstance(values, dict) and not {"source", "target"} <= values.keys():
         raise ConfigError(
-            f"{path}: no keys 'source' and 'target' in its first object; found {key_list(values)}; {_CHOOSE}"
+            f"{path}: no keys 'source' and 'target' in its first JSON object; its keys: {key_list(values)}; {_CHOOSE}"
         )
 
 

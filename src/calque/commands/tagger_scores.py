@@ -1,4 +1,4 @@
-"""`calque evaluate --conll`: the scores of a tagger."""
+"""`calque evaluate --conll`: scores the labels that a tagger predicts for a file of labelled words."""
 
 import json
 from collections import Counter

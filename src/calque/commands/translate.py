@@ -122,7 +122,7 @@ def translate(
         ),
     ] = "cut",
     batch_tokens: Annotated[
-        int | None, count_option(help="The number of source positions per batch.", panel=COMPUTATION)
+        int | None, count_option(help="The number of source pieces per batch, padding included.", panel=COMPUTATION)
     ] = None,
     invalid: Annotated[
         str,

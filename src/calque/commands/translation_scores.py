@@ -1,4 +1,4 @@
-"""`calque evaluate --source --reference`: the scores of a translation model."""
+"""`calque evaluate --source --reference`: scores a model's translations of a test set against references."""
 
 import json
 from pathlib import Path

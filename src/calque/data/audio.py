@@ -163,7 +163,7 @@ def _open(path: Path) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """The reason that libsndfile gives, without the file's name."""
+    """The reason that libsndfile gives for an error, without the file's name."""
     text = str(getattr(error, "error_string", "") or error).strip()
     return text.rstrip(".") or type(error).__name__
 

@@ -126,7 +126,8 @@ def _object(text: str, corpus: AudioConfig) -> Entry:
 def _entry(values: dict[str, Any], corpus: AudioConfig) -> Entry:
     for key in (corpus.audio_key, corpus.text_key):
         if key not in values:
-            raise ValueError(f"no key {key!r}; found {', '.join(map(repr, list(values)[:8])) or 'none'}")
+            keys = ", ".join(map(repr, list(values)[:8])) or "none"
+            raise ValueError(f"no key {key!r} in the JSON object; its keys: {keys}")
         if not isinstance(values[key], str):
             raise ValueError(f"the value of {key!r} is not text but {type(values[key]).__name__}")
     if not values[corpus.audio_key].strip() or "\0" in values[corpus.audio_key]:
@@ -135,7 +136,7 @@ def _entry(values: dict[str, Any], corpus: AudioConfig) -> Entry:
         )
     text = values[corpus.text_key]
     if any("\ud800" <= character <= "\udfff" for character in text + values[corpus.audio_key]):
-        raise ValueError("contains a lone surrogate, which is not valid Unicode")
+        raise ValueError("the text or the file name contains a lone surrogate, which is not valid Unicode")
     start, end = (_seconds(values, key) for key in ("start", "end"))
     return Entry(Clip(values[corpus.audio_key], start, end), text, str(values.get("speaker") or ""))
 

@@ -1,4 +1,4 @@
-"""Images and their captions as columns of a store."""
+"""Prepares images and their captions for training: the pixels and token ids that a store holds, column by column."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,7 +110,10 @@ class CaptionNumericaliser(NamedTuple):
 def caption_columns(
     images: Sequence[Path], captions: Sequence[Sequence[Sequence[int]]], *, size: int
 ) -> dict[str, Rows]:
-    """The columns of a store, given image files and the ids of their captions."""
+    """The data of a store's columns image, caption and caption_lengths, with one row per image.
+
+    `images` are read and scaled to squares of `size` pixels. `captions` are the token ids of each image's captions.
+    """
     pixels = [read_image(image, size=size).pixels for image in images]
     return {
         IMAGE: Rows(

@@ -40,11 +40,11 @@ class Compressor(Protocol):
     """Compresses bytes piece by piece."""
 
     def compress(self, data: bytes, /) -> bytes:
-        """The next compressed bytes."""
+        """Compresses further bytes; returns those compressed bytes that are ready, possibly none."""
         ...
 
     def flush(self) -> bytes:
-        """The last compressed bytes."""
+        """Ends the compressed stream; returns its remaining bytes."""
         ...
 
 

@@ -67,7 +67,7 @@ class Prepared:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the fingerprint."""
+        """The SHA-256 of the store's fingerprint."""
         return digest(self.fingerprint)
 
     @property

@@ -1,4 +1,4 @@
-"""Formats the report of a check as plain text."""
+"""Formats the report of `calque data check` as plain text."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -42,7 +42,10 @@ def resample(samples: NDArray[Any], *, source: int, target: int) -> NDArray[np.f
 
 @lru_cache(maxsize=32)
 def _phase_filters(up: int, down: int) -> NDArray[np.float32]:
-    """The filter [taps] of each of u phases; tap k weights the sample k − reach after the position's whole part."""
+    """The filter of each of the u phases, [u, 2 reach + 1]; `reach` is how many samples it extends to either side.
+
+    For an output at position n + phase/u, tap k weights the input sample n + k − reach.
+    """
     cutoff = ROLLOFF * min(1.0, up / down)
     width = ZEROS / cutoff
     reach = ceil(width) + 1

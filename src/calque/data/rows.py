@@ -256,7 +256,7 @@ def _value(values: dict[str, Any], *, key: str) -> str:
     nested: Any = values
     for part in (key,) if key in values else key.split("."):
         if not isinstance(nested, dict) or part not in nested:
-            raise ValueError(f"no key {key!r}; found {key_list(values)}")
+            raise ValueError(f"no key {key!r} in the JSON object; its keys: {key_list(values)}")
         nested = nested[part]
     if not isinstance(nested, str):
         raise ValueError(f"{key!r} is not a string but {type(nested).__name__}")
@@ -264,7 +264,7 @@ def _value(values: dict[str, Any], *, key: str) -> str:
 
 
 def key_list(values: dict[str, Any]) -> str:
-    """The keys of an object as text for messages, with the keys of nested objects as paths."""
+    """The keys of a JSON object as text for messages, with the keys of nested objects as paths."""
     nested = [f"{key}.{inner}" for key, value in values.items() if isinstance(value, dict) for inner in value]
     keys = [*(key for key, value in values.items() if not isinstance(value, dict)), *nested]
     return ", ".join(map(repr, keys[:8])) + (", …" if len(keys) > 8 else "") or "none"

@@ -23,10 +23,12 @@ Array = NDArray[Any]
 
 
 class SentencePairBatch(NamedTuple):
-    """One rank's padded pairs of sentences, and which sentences of all ranks' batches are equal.
+    """One rank's padded pairs of sentences, and which sentences in the batches of all ranks are equal.
 
-    The loss compares every pair with every other, so the batch cannot be divided: `split` returns the whole batch, with
-    `slices` of rows that are encoded one after the other.
+    The loss compares each sentence with the partners of all others, on all ranks. A partner that equals the sentence's
+    own must not count as wrong, so `alike` marks equal sentences. Because every pair is compared with every other, the
+    batch cannot be divided to save memory: `split` returns a list with the whole batch, whose rows are then encoded in
+    several groups, one after the other (see `slices`).
     """
 
     source: Padded  # values [B,S]
@@ -61,7 +63,10 @@ class SentencePairBatch(NamedTuple):
 
     @property
     def excluded(self) -> Tensor:
-        """[N,N], true for rows that are not compared: those with equal sentences, and those that only fill a shape."""
+        """[N,N], true for pairs of rows that the loss must not compare.
+
+        These are rows with the same source or the same target, and rows that only fill a shape.
+        """
         is_equal = (self.alike[:, :, None] == self.alike[:, None, :]).any(dim=0)
         return is_equal | (self.alike[0] < 0) | (self.alike[0] < 0)[:, None]
 
@@ -102,7 +107,7 @@ def _side(column: Column, indices: Array, *, size: tuple[int, int]) -> Padded:
 
 
 def _numbers(column: Column, indices: Array) -> list[int]:
-    """A number for each row, the same for equal rows."""
+    """A number for each sentence (a row of ids) in a column; equal sentences have the same number."""
     flat, lengths = column.gather(indices)
     numbers: dict[bytes, int] = {}
     return [

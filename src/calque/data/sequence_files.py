@@ -140,7 +140,7 @@ def whole_time(value: object, *, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{name}: expected a number of seconds, found {_quoted(value)}")
     if abs(value) > LATEST:
-        raise ValueError(f"{name}: {_quoted(value)} is out of range")
+        raise ValueError(f"{name}: {_quoted(value)} is out of range; times are between -2^53 and 2^53 seconds")
     return math.floor(value)
 
 
@@ -195,8 +195,8 @@ def _object(text: str) -> dict[str, Any]:
 
 def _value(record: dict[str, Any], key: str) -> Any:
     if key not in record:
-        found = ", ".join(map(repr, list(record)[:8])) or "none"
-        raise ValueError(f"no key {key!r}; found {found}")
+        keys = ", ".join(map(repr, list(record)[:8])) or "none"
+        raise ValueError(f"no key {key!r} in the JSON object; its keys: {keys}")
     return record[key]
 
 

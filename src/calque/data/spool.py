@@ -111,7 +111,7 @@ class _Record:
 
 
 def _pack_texts(texts: Sequence[str]) -> tuple[bytes, bool]:
-    """The texts as bytes, and whether these are a JSON list."""
+    """The texts of a column as bytes, and whether the bytes are a JSON list."""
     joined = "\n".join(texts)
     if joined.count("\n") == len(texts) - 1 or not texts:
         return joined.encode(), False

@@ -35,7 +35,7 @@ class Layout(NamedTuple):
 
 
 class TableFormat(NamedTuple):
-    """How a table is written, and which of its columns are read."""
+    """The format of a table of text (delimiter, quoting, header), and which of its columns are source and target."""
 
     delimiter: str
     is_quoted: bool

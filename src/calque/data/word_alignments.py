@@ -54,7 +54,7 @@ def link_problems(corpus: Corpus, rows: Sequence[Row]) -> list[str]:
 
 
 def links_of(texts: Sequence[str]) -> list[Link]:
-    """The links of a row with the texts source, target and links."""
+    """The word links of a pair, parsed from its three texts: source, target, and links such as `0-0 1-2`."""
     source, target, links = texts
     return parse_links(links.encode(), source=len(source.split()), target=len(target.split()))
 

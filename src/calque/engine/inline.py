@@ -54,7 +54,7 @@ def read_inline(line: str) -> Inline:
             raise _mark_error(line, match.start(2), 'expected <term target="...">')
         phrase = _ESCAPED.sub(r"\1", opening[1]).strip()
         if not phrase:
-            raise _mark_error(line, match.start(2), "the target of the mark is empty")
+            raise _mark_error(line, match.start(2), 'the target of this <term target="..."> is empty')
         opened, place = (phrase, match.start(2)), opening.end()
         terms.append(Term(phrase, len(text)))
     if opened is not None:

@@ -97,7 +97,11 @@ class DirectionCheck:
         self._is_done = False
 
     def is_doubtful(self, translations: Sequence[Translation], sources: Sequence[str]) -> bool:
-        """Whether the reverse model seems to translate from source to target; True at most once, after enough lines."""
+        """Whether the reverse model seems to translate from source to target, as judged from the first lines.
+
+        The lines of all calls are collected. The first call after which there are at least MINIMUM_PAIRS distinct pairs
+        runs the check and returns its result. All other calls return False, so that the user is warned only once.
+        """
         if self._is_done:
             return False
         for translation, source in zip(translations, sources, strict=True):
@@ -117,7 +121,7 @@ class _Gain(NamedTuple):
 
 
 def _gain(model: ScoresPairs, sources: Sequence[str], targets: Sequence[str]) -> _Gain:
-    """How much higher the log-probability of targets is given their own sources than given the next line's source."""
+    """How many nats more probable the targets are given their own sources than given the source of the next line."""
     shifted = [*sources[1:], sources[0]]
     right, wrong = (list(model.score(lines, targets)) for lines in (sources, shifted))
     nats = sum(score.log_prob - baseline.log_prob for score, baseline in zip(right, wrong, strict=True))

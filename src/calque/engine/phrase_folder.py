@@ -37,7 +37,7 @@ class PhraseFolder(Config):
 
 
 def tables_of(estimated: Estimated, *, weights: Mapping[str, float], source_forms: Array | None) -> PhraseTables:
-    """The tables of an estimated model, as they are saved."""
+    """The tensors, by name, in which a model folder stores the tables of an estimated phrase-based model."""
     table, language = estimated
     arrays: dict[str, Array] = {
         "sources": table.sources.keys.astype(np.int64),
@@ -63,7 +63,7 @@ def tables_of(estimated: Estimated, *, weights: Mapping[str, float], source_form
 
 
 def estimated_of(tables: PhraseTables, *, config: PhraseBasedConfig, sizes: tuple[int, int]) -> Estimated:
-    """The estimated model from which `tables_of` computed these tables."""
+    """The estimated phrase-based model that a model folder's tensors hold: the inverse of `tables_of`."""
 
     def array(name: str) -> Array:
         return tables[name].numpy()

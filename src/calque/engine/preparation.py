@@ -61,7 +61,7 @@ class Part(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to translate."""
+        """Whether this part of a text contains nothing to translate."""
         return not self.source.ids or not self.text.strip()
 
 
@@ -101,7 +101,7 @@ class Job:
 def prepare(
     requests: Sequence[Request], models: TranslationModels, *, reranks: bool, pending: PendingAnswer | None = None
 ) -> list[Job | CalqueError]:
-    """A job or an error for every request; the texts of all requests are encoded together.
+    """Checks and encodes requests; returns, for each, a job that is ready for search, or the error that prevents it.
 
     With `reranks`, search returns its whole beam, from which the n best are chosen later.
     """

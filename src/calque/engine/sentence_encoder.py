@@ -122,7 +122,7 @@ class SentenceEncoder:
     ) -> tuple[Array, Array]:
         """The vectors [N,W] of both sides of a store of pairs, in float32 and of length 1.
 
-        `stop` is called before each batch. The model must be in evaluation mode.
+        `stop` is called before each batch, and may raise an exception to stop. The model must be in evaluation mode.
         """
         sides = {side: np.zeros((len(store), self.model.width), dtype=np.float32) for side in SIDES}
         config = batch.model_copy(update={"shapes": "exact"})

@@ -27,7 +27,7 @@ from calque.text import BOS, EOS, UNK
 
 
 class SpeechSearch(NamedTuple):
-    """The settings of decoding."""
+    """The settings with which recordings are decoded."""
 
     search: SearchConfig
     nbest: int = 1

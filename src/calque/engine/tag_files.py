@@ -42,7 +42,7 @@ class ColumnLayout(NamedTuple):
         return self.names.index(name) + 1
 
     def least(self, *names: str) -> int:
-        """The minimum number of columns that a file needs so that these columns can be read."""
+        """The minimum number of columns that a file must have so that its columns `names` can be read."""
         return max(map(self.number, names))
 
     def sentence(self, rows: ColumnSentence, *, tagger: Tagger) -> Sentence:

@@ -1,4 +1,4 @@
-"""Perplexity."""
+"""Computes perplexity from log-probabilities."""
 
 import math
 

@@ -87,10 +87,10 @@ def misfits(sections: Sections) -> list[str]:
 
 
 def unsupported(sections: Sections, reasons: Mapping[Setting, str], *, models: str) -> list[str]:
-    """A message for each unsupported setting that the experiment uses.
+    """A message for each setting that the experiment uses although its kind of model does not support it.
 
-    `reasons` maps unsupported settings to their messages. Subword sampling, which none of these models supports, is
-    always included; `models` is what its message calls the models.
+    `reasons` maps unsupported settings to their messages. Subword sampling, which no caller's model supports, is always
+    included; `models` names the kind of model in its message, in the plural.
     """
     kind = sections.training.subwords.kind
     all_reasons = {

@@ -141,7 +141,11 @@ def with_kinds(values: Values) -> Values:
 
 
 def words_by_default(text: Any) -> Any:
-    """The text section of a statistical translation model, by default with all words of the corpus."""
+    """The text section of the config of a statistical translation model, with the defaults of such models filled in.
+
+    If the section is missing (None), or its kind is missing or "words", then the kind is "words" and the vocabulary
+    size, unless it is set, is 1,000,000, enough for all words of most corpora. Other sections are returned unchanged.
+    """
     if text is None or (isinstance(text, dict) and text.get("kind", "words") == "words"):
         return {"kind": "words", "vocabulary_size": 1_000_000, **(text or {})}
     return text

@@ -58,7 +58,7 @@ class Searched(NamedTuple):
     tree: BeamTree
 
     def outcome(self, ids: Sequence[int]) -> NarrowerBeam:
-        """The outcome of this search for the answer with these ids: whether it found the answer or where it lost it."""
+        """Whether this search found the answer with these token ids and, if not, at which piece it lost the answer."""
         finds = self.found.ids == list(ids)
         lost_at = None if finds else self.tree.lost_at(ids)
         is_stopped = lost_at is not None and lost_at > len(self.tree.steps)
@@ -102,9 +102,10 @@ def beam_view(
     pieces: Callable[[Sequence[int]], list[str]],
     text: Callable[[Sequence[int]], str],
 ) -> BeamView:
-    """The view of the first search, compared with the others, which have narrower beams.
+    """The beam tree, ended hypotheses and answer of the first search, compared with the answers of the other searches.
 
-    `pieces` maps ids to pieces. `text` maps the ids after the prompt, without end mark, to text.
+    The other searches have narrower beams. `pieces` maps ids to pieces. `text` maps the ids after the prompt, without
+    end mark, to text.
     """
     beam, found, tree = searches[0]
     tokens = sorted({candidate.token for step in tree.steps for candidate in step.candidates})
@@ -115,7 +116,7 @@ def beam_view(
 
 
 def _ended(tree: BeamTree, *, text: Callable[[Sequence[int]], str]) -> Iterator[EndedHypothesis]:
-    """The hypotheses that ended, in the order in which they did."""
+    """Yields every hypothesis in the beam tree that ended during search, in the order in which they ended."""
     tokens: dict[int, list[int]] = {ROOT: []}
     for step in tree.steps:
         for candidate in step.candidates:

@@ -46,7 +46,7 @@ def as_base64(weights: Tensor) -> dict[str, Any]:
 
 
 def model_summary(loaded: Loaded, *, name: str) -> dict[str, Any]:
-    """What a document says about a model: name, architecture, number of parameters, and whether it has attention."""
+    """The entry "model" of an inspection's JSON: name, architecture, number of parameters, whether it has attention."""
     return {
         "name": name,
         "architecture": architecture(loaded),
@@ -58,7 +58,10 @@ def model_summary(loaded: Loaded, *, name: str) -> dict[str, Any]:
 def inspection_document(
     sentences: Sequence[dict[str, Any]], *, task: str, models: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """An inspection document: sentences as JSON values, and the summaries of the model or the models compared."""
+    """The JSON object that describes an inspection: the inspected sentences, and a summary of each model.
+
+    Its format is at the top of this module. `calque inspect --format json` writes it, and the web page shows it.
+    """
     document = {"kind": "inspection", "version": VERSION, "task": task, "model": models[0]}
     return document | ({"models": list(models)} if len(models) > 1 else {}) | {"sentences": list(sentences)}
 

@@ -61,7 +61,10 @@ class Pairs(NamedTuple):
 
 
 def gradient_flow(model: nn.Module, batches: Sequence[InspectedBatch]) -> dict[str, Any]:
-    """The gradient flow of a model on batches: the document's entries for sentences, loss, flows and recurrences."""
+    """Measures the gradient flow of a model on batches of data.
+
+    Returns the entries "sentences", "loss", "flows" and "recurrences" of the JSON at the top of this module.
+    """
     pairs: dict[tuple[Place, StateName], list[Pairs]] = {}
     recurrences: list[dict[str, Any]] = []
     nats, tokens, sentences = 0.0, 0, 0
@@ -152,7 +155,7 @@ def factor_per_step(distances: NDArray[np.int64], medians: Array, count: Sequenc
 
 
 def recorded_flow(flow: dict[str, Any]) -> dict[str, Any]:
-    """The excerpt of a gradient-flow document that training records.
+    """The excerpt of a gradient flow (the JSON at the top of this module) that training records.
 
     It contains the median norms of each state by distance, and the spectral radii, gains and gates of each recurrent
     layer.

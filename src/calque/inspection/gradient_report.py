@@ -84,7 +84,7 @@ def clipped_steps(run: Path) -> dict[str, Any] | None:
 
 
 def gradient_flow_summary(document: Mapping[str, Any]) -> str:
-    """A gradient-flow document as text for a terminal."""
+    """A summary of a gradient flow (the JSON described in `gradient_flow`) as text for a terminal."""
     model = document["model"]
     return "\n".join(
         [

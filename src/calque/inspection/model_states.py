@@ -33,7 +33,7 @@ class PairIds(NamedTuple):
 
 
 class PairStates(NamedTuple):
-    """The states of a pair, on the CPU."""
+    """The top-layer states of encoder and decoder for one sentence pair, on the CPU."""
 
     encoder: Tensor  # [S,D], the memory at each source piece, the end mark included
     decoder: Tensor  # [T,D], the vector that predicts each target piece, under teacher forcing

@@ -99,7 +99,7 @@ def phrase_values(view: PhraseView, **_: Any) -> dict[str, Any]:
 
 
 def phrase_summary(translator: PhraseTranslator, *, name: str) -> dict[str, Any]:
-    """What a document says about a statistical model: its name, architecture and number of parameters."""
+    """The entry "model" of an inspection's JSON for a statistical model: name, architecture, number of parameters."""
     return {
         "name": name,
         "architecture": "phrase-based" if translator.config.units == "phrases" else "word for word",

@@ -24,9 +24,9 @@ WATCHED_DISTANCES = (1, 2, 4, 8, 16)
 
 
 def draw_gradient_flow(document: Document, *, folder: Path) -> list[Path]:
-    """Writes all pictures that a document has data for, as SVG and PNG, and returns the files.
+    """Draws the gradient flow in `document`, the JSON described in `gradient_flow`, as SVG and PNG files; returns them.
 
-    Without matplotlib, no file is written.
+    Pictures for which it has no data are left out. Without matplotlib, no file is written.
     """
     figures = {
         "gradient-norms": norms_picture(document),

@@ -74,7 +74,10 @@ def _panel(
 
 
 def _neighbours(axes: Any, part: SideStates) -> None:
-    """Draws the training states nearest to each state of a sentence, with links; labels them unless there are many."""
+    """Draws the training states nearest to each state of a sentence, with lines from that state to its neighbours.
+
+    The nearest neighbour of each state is labelled with its piece, unless the sentence has more than _LEGIBLE states.
+    """
     points = [neighbour.point for item in part.points for neighbour in item.neighbours]
     axes.scatter(*zip(*points, strict=True), s=14, color=NEAR, linewidths=0, zorder=2, label="nearest training states")
     xs, ys = [], []

@@ -320,10 +320,10 @@ def _log_prob(view: RecordingView) -> float | None:
 
 
 def log_prob(candidate: SpeechCandidate, weights: dict[str, float]) -> float:
-    """The log-probability of a transcript: the weighted sum of its parts."""
+    """The log-probability of a transcript: the weighted sum of those of CTC, decoder and language model."""
     return float(sum(weight * getattr(candidate, name) for name, weight in weights.items()))
 
 
 def recogniser_summary(recogniser: Recogniser, *, name: str) -> dict[str, Any]:
-    """What a document says about a recogniser: the same as about any model, plus the kind of its head."""
+    """The entry "model" of an inspection's JSON for a recogniser: `model_summary` and the kind of its head."""
     return model_summary(recogniser, name=name) | {"head": recogniser.config.head}

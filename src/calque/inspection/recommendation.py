@@ -140,7 +140,7 @@ def recommendation_values(view: RecommendationView, *, weights: Weights = as_lis
 
 
 def recommender_summary(recommender: Recommender, *, name: str) -> dict[str, Any]:
-    """What a document says about a recommender: the same as about any model, plus the size of its catalogue."""
+    """The entry "model" of an inspection's JSON for a recommender: `model_summary` and the size of its catalogue."""
     return model_summary(recommender, name=name) | {"items": len(recommender.catalogue.items)}
 
 
@@ -152,7 +152,9 @@ def draw_recommendation(path: Path, view: RecommendationView, *, picture: str) -
 def _draw_history(figure: Any, view: RecommendationView) -> None:
     """Draws the attention to each item of the history, if any, and its influence on the first recommended item."""
     if not view.items:
-        raise DataError("no item of the history is in the catalogue, so it cannot be drawn; draw the candidates")
+        raise DataError(
+            "no item of the history is in the catalogue, so the history cannot be drawn; use --picture candidates"
+        )
     rows = [("attention", view.attention)] if view.attention is not None else []
     rows.append(("influence", view.influence))
     figure.set_size_inches(min(40.0, max(5.0, 2.2 + 0.36 * len(view.items))), 2.6)

@@ -64,7 +64,7 @@ def step_bound(layer: RecurrentLayer) -> float | None:
 
 
 def describe_recurrences(layers: Sequence[Recorded], lengths: dict[str, Tensor], *, rows: int) -> list[dict[str, Any]]:
-    """The entries of all recurrent layers in the gradient-flow document, given the states recorded in one pass.
+    """The entry "recurrences" of the JSON described in `gradient_flow`, given the states recorded in one pass.
 
     `lengths` are the sentence lengths [B] for each side; Jacobians are computed for the first `rows` sentences.
     """

@@ -92,7 +92,7 @@ def similarity_values(view: SimilarityView, *, weights: Weights = as_lists) -> d
 
 
 def encoder_summary(encoder: SentenceEncoder, *, name: str) -> dict[str, Any]:
-    """What a document says about a sentence encoder: the same as about any model, plus pooling and vector width."""
+    """The entry "model" of an inspection's JSON for a sentence encoder: `model_summary`, pooling and vector width."""
     return model_summary(encoder, name=name) | {"pooling": encoder.config.pooling, "width": encoder.model.width}
 
 

@@ -87,7 +87,7 @@ class IndexSize(NamedTuple):
 
 @dataclass(frozen=True)
 class StateIndex:
-    """An index on disk; its states are memory-mapped."""
+    """An index of the encoder and decoder states of training pairs, memory-mapped from a folder on disk."""
 
     folder: Path
     store: Store

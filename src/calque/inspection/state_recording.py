@@ -106,7 +106,7 @@ def _sides(model: nn.Module) -> list[tuple[Side, nn.Module]]:
             return [("encoder", model.encoder)]
         case HiddenMarkovTagger():
             raise ConfigError(
-                "a hidden Markov tagger has neither layers nor gradients; inspect a sentence with it instead"
+                "a hidden Markov tagger has neither layers nor gradients; use `calque inspect` with a sentence instead"
             )
         case _:
             raise TypeError(f"{type(model).__name__} is not a model of any task of Calque")

@@ -191,7 +191,7 @@ def _points(coordinates: NDArray[Any]) -> list[Point]:
 
 
 def states_values(states: SentenceStates) -> dict[str, Any]:
-    """The entry "states" of the inspection document; its format is at the top of this module."""
+    """The entry "states" of an inspected sentence in the JSON of an inspection (format: at the top of this module)."""
     places = {number: place for place, number in enumerate(states.sentences)}
     size = states.index_size
     return {

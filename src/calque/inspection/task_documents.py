@@ -1,4 +1,4 @@
-"""Inspected texts and tagged sentences as JSON, the entries of an inspection document (see the module `document`).
+"""Inspected texts and tagged sentences as JSON: the entry "sentences" of an inspection (see the module `document`).
 
 A text (task "language-modelling"):
 
@@ -86,7 +86,7 @@ def tagging_values(view: TaggingView, *, weights: Weights = as_lists) -> dict[st
 
 
 def tagger_summary(tagger: Tagger, *, name: str) -> dict[str, Any]:
-    """The summary of a tagger in an inspection document: that of any model, plus head, labels and transition scores."""
+    """The entry "model" of an inspection's JSON for a tagger: `model_summary`, head, labels and transition scores."""
     transitions = transitions_of(tagger)
     return model_summary(tagger, name=name) | {
         "head": tagger.config.head if isinstance(tagger.config, TaggerConfig) else tagger.config.kind,

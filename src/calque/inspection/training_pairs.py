@@ -126,7 +126,7 @@ def _lowest(drawn: Sequence[_Drawn], *, most: int) -> list[_Drawn]:
 
 
 def _blocks(data: DataConfig) -> Iterator[list[TrainingPair]]:
-    """Yields the valid pairs of all training corpora, in blocks; malformed lines are rejected."""
+    """Yields the valid pairs of all training corpora, in blocks; raises a DataError if a line is malformed."""
     limit = data.line_limit(running=False)
     for number, corpus in enumerate(data.train):
         for block in read_blocks(_without_alignments(corpus), limit=limit):

@@ -100,7 +100,7 @@ class _ForwardBackward(torch.autograd.Function):
 
 
 def _shift(values: Tensor, by: int) -> Tensor:
-    """The values [B,Z], shifted by one or two states to the right or, if `by` is negative, to the left."""
+    """Log-probabilities [B,Z] of states, moved `by` states to the right or, if `by` is negative, to the left."""
     if by > 0:
         return F.pad(values, (by, 0), value=_IMPOSSIBLE)[:, : values.shape[1]]
     return F.pad(values, (0, -by), value=_IMPOSSIBLE)[:, -by:]
@@ -112,7 +112,11 @@ def _sum3(first: Tensor, second: Tensor, third: Tensor) -> Tensor:
 
 
 def _forward(emitted: Tensor, states: States) -> Tensor:
-    """α [B,S,Z]: the log of the summed probabilities of all paths up to a position that end in a state."""
+    """log α [B,S,Z]: the log of the summed probabilities of all paths up to position s that are in state z there.
+
+    The label that is emitted at position s itself is included. The Z = 2 U + 1 states are the U tokens of a text with a
+    blank before, between and after them.
+    """
     alpha = torch.full_like(emitted[:, 0], _IMPOSSIBLE)
     alpha[:, :2] = emitted[:, 0, :2]
     alphas = [alpha]
@@ -124,7 +128,11 @@ def _forward(emitted: Tensor, states: States) -> Tensor:
 
 
 def _backward(emitted: Tensor, states: States, lengths: Tensor) -> Tensor:
-    """β [B,S,Z]: the log of the summed probabilities of all continuations of a path from a state at a position."""
+    """log β [B,S,Z]: the log of the summed probabilities of all continuations of a path in state z at position s.
+
+    Only the labels at positions after s are included: the label at position s itself is part of α (see `_forward`,
+    which also defines the Z states).
+    """
     places = torch.arange(emitted.shape[2], device=emitted.device)[None]
     is_end = (places == states.last[:, None] - 1) | ((places == states.last[:, None] - 2) & (states.last[:, None] > 1))
     ending = torch.zeros_like(emitted[:, 0]).masked_fill(~is_end, _IMPOSSIBLE)

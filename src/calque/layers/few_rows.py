@@ -29,7 +29,10 @@ class Rows(NamedTuple):
 
 
 def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = False, added: Rows | None = None) -> Tensor:
-    """W norm(x) + b [N,F], passed through max(0, ·) if `relu` is set, plus the rows `added` [N,F], normalised."""
+    """y = W norm(x) + b [N,F] or, if `relu` is set, max(0, y); plus norm(a) if rows a [N,F] are `added`.
+
+    The norms of inputs x and added rows a are those that each of the two `Rows` names; without one, norm(x) = x.
+    """
     if fits(inputs.values, normalised=inputs.norm is not None):
         from calque.layers.few_rows_kernel import linear_rows as fast  # needs Triton
 

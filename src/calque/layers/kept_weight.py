@@ -48,7 +48,7 @@ class Origin(NamedTuple):
         return cls(parameter.detach(), _version(parameter))
 
     def is_of(self, parameter: Tensor) -> bool:
-        """Whether the parameter still has these values."""
+        """Whether `parameter` is the recorded tensor and has not been changed since it was recorded."""
         return self.values.data_ptr() == parameter.data_ptr() and self.version == _version(parameter)
 
 

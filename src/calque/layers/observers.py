@@ -39,17 +39,20 @@ class AttentionLayer(nn.Module):
     observer: Callable[[Tensor], None] | None = None
     intervention: ChangeWeights | None = None
     has_kernel_for_decoding = False
-    """Whether a kernel of `calque.native` can compute the layer."""
+    """Whether `calque.native` has a C kernel that can compute the layer in decoding on a CPU."""
     uses_kernel = False
     in_float64 = False
     """Whether scores and sums are computed in float64, so that padding does not change their rounding (see `int8`)."""
 
     def use_kernel(self) -> None:
-        """Computes attention with a kernel of `calque.native` where it can, in decoding on a CPU."""
+        """Lets the layer use a C kernel of `calque.native` for decoding on a CPU, if it has one that is compiled."""
         self.uses_kernel = self.has_kernel_for_decoding and is_available()
 
     def computes_with_kernel(self, queries: Tensor) -> bool:
-        """Whether the kernel computes the attention of these queries."""
+        """Whether the C kernel for decoding on a CPU (see `use_kernel`) will compute the attention of `queries`.
+
+        It does so only in evaluation mode, without gradients, for float32 on a CPU, and if no weights are observed.
+        """
         return self.uses_kernel and not self.training and not self.shows_weights and is_usable(queries)
 
     def wide(self, values: Tensor) -> Tensor:
@@ -62,7 +65,7 @@ class AttentionLayer(nn.Module):
 
     @property
     def shows_weights(self) -> bool:
-        """Whether the layer must compute its weights explicitly, not in a fused kernel."""
+        """Whether attention weights are observed or changed, so that no fused kernel may compute them implicitly."""
         return self.observer is not None or self.intervention is not None
 
     def changed(self, weights: Tensor) -> Tensor:

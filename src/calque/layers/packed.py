@@ -34,7 +34,7 @@ class PackedLinear(nn.Linear, FusedLinear):
 
     @classmethod
     def sharing(cls, weight: nn.Parameter, bias: nn.Parameter | None) -> Self:
-        """A packed layer that uses these parameters themselves, not copies."""
+        """A packed layer that shares the parameters `weight` and `bias` with another layer instead of copying them."""
         with weightless():
             layer = cls(weight.shape[1], weight.shape[0], bias=bias is not None)
         layer.weight = weight

@@ -40,7 +40,11 @@ class Sinusoids(nn.Module):
         self.register_buffer("coarse", _waves(ready * positions, width=width).float(), persistent=False)
 
     def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
-        """The encodings [...,D] of integer positions [...], all below `size` if given, in the data type of `like`."""
+        """The encodings [...,D] of integer positions [...], in the data type of the tensor `like`.
+
+        If `size` is given, the caller promises that all positions are below it, which is not checked; small sizes are
+        faster.
+        """
         if like.dtype == torch.float64:  # more precise than the tables
             return _waves(positions, width=self.width)
         if size is not None and size <= self.ready:
@@ -50,7 +54,7 @@ class Sinusoids(nn.Module):
         return _add_angles(fine, coarse).to(like.dtype)
 
     def table(self, size: int) -> Tensor | None:
-        """The encodings of all positions below `ready`; None if `size` is larger, as one table then is not enough."""
+        """A table [ready,D] of the encodings of positions 0 to ready − 1; None if positions below `size` do not fit."""
         return self.fine if size <= self.ready else None
 
 
@@ -63,11 +67,14 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
-        """The learned vectors [...,D] of integer positions [...], in the data type of `like`; `size` is not used."""
+        """The learned vectors [...,D] of integer positions [...], in the data type of the tensor `like`.
+
+        `size` is ignored; it is there so that all position encodings are called alike.
+        """
         return F.embedding(positions.clamp(max=self.weight.shape[0] - 1), self.weight).to(like.dtype)
 
     def table(self, size: int) -> Tensor | None:
-        """The vectors [maximum,D] of the first positions; all later positions share the last vector."""
+        """The table [maximum,D] of learned vectors; positions beyond it share its last vector, whatever the `size`."""
         return self.weight
 
 

@@ -97,7 +97,7 @@ class Recurrence(StateLayer):
         return outputs, tuple(part[0] for part in (after if self.cell == "lstm" else (after,)))
 
     def direction(self, weight: Tensor | None) -> Direction:
-        """The weights of an LSTM, for `padded_lstm`."""
+        """The weights of this LSTM layer as `padded_lstm` takes them; `weight`, if given, is the recurrent weight."""
         entering, recurring, *biases = self.kernel.all_weights[0]
         return Direction(entering, recurring if weight is None else weight, (biases[0], biases[1]))
 

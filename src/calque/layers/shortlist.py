@@ -134,7 +134,7 @@ class ListedOutput:
         return torch.addcmul(of_rows.bias, _products(inputs, own.weight, slots=slots) * of_rows.scales, scales)
 
     def _column_of(self, word: int) -> int:
-        """The column of a shared word."""
+        """The column of the logits that belongs to a word that all sentences share."""
         if self._column is None or self._column[0] != word:
             self._column = word, int((self.shared == word).nonzero())
         return self._column[1]
@@ -197,7 +197,7 @@ def _of_rows(own: OwnWords, *, rows: int, slots: Slots | None) -> _OwnRows:
 
 
 def _product_of(output: FullOutput, words: Tensor) -> Callable[[Tensor], Tensor]:
-    """A function that computes the logits of these words, with the same kind of product as the output layer."""
+    """A function that computes the logits of `words` alone, with the same kind of product as the output layer."""
     product = output.product
     if isinstance(product, Int8Linear):
         with weightless():

@@ -73,10 +73,10 @@ ImageConfig = Annotated[GridConfig | PatchesConfig, Field(discriminator="kind")]
 
 
 class ImageInputs(Inputs, ABC):
-    """The vectors of an image, row by row from its upper left corner."""
+    """Encodes an image as a sequence of vectors, one per grid cell, row by row from the upper left corner."""
 
     def forward(self, source: Padded) -> Padded:
-        """The vectors [B,S,D] of images, given their pixels [B,H,H,3]."""
+        """One vector for each of the S = G·G grid cells of an image, [B,S,D], given pixels [B,H,H,3] from 0 to 255."""
         weight = next(self.parameters())
         pixels = ((source.values.to(weight.dtype) - MEAN) / DEVIATION).permute(0, 3, 1, 2)
         grid = self.grid(pixels)  # [B,D,G,G]
@@ -89,7 +89,7 @@ class ImageInputs(Inputs, ABC):
 
     @abstractmethod
     def grid(self, pixels: Tensor) -> Tensor:
-        """The vectors [B,D,G,G] of images, given their pixels [B,3,H,H]."""
+        """One vector for each cell of a grid over the image, [B,D,G,G], given normalised pixels [B,3,H,H]."""
 
 
 class GridInputs(ImageInputs):

@@ -225,7 +225,7 @@ class IndexedState(NamedTuple):
     position: Tensor  # [N]
 
     def select(self, rows: Tensor) -> Self:
-        """The state of these hypotheses."""
+        """The state of the hypotheses with the indices `rows`, in their order."""
         return self._replace(
             ancestors=self.ancestors.index_select(0, rows), position=self.position.index_select(0, rows)
         )

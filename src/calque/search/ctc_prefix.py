@@ -202,7 +202,7 @@ class _Language:
                 del known[node]
 
     def _total(self, node: _Node) -> float:
-        """The log-probability of a prefix that was read, or of one that extends such a prefix by a token."""
+        """The language model's log-probability of a prefix that it has read, or that is one token longer."""
         if node in self._totals or node.parent is None:
             return self._totals[node]
         return self._totals[node.parent] + self._next[node.parent][node.token]

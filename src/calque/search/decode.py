@@ -29,7 +29,7 @@ from calque.search.step import NO_ANSWER, BestStep, Hypothesis, Limits, Marks, S
 
 
 class FixedSteps(NamedTuple):
-    """How search runs on tensors of fixed shape."""
+    """How `fixed_beam` takes its steps (eagerly or as a graph), and how many rows of the batch are real sentences."""
 
     run: Run
     sentences: int  # that are searched for; the rest of the batch fills it up to a usual size

@@ -73,7 +73,10 @@ def fast_beam_search(
 
 
 def _extend(batch: BatchState, best: Best, *, slots: Slots | None, beams: int, marks: Marks, length: int) -> Extended:
-    """The K best extensions of the live hypotheses, given the best tokens of those in `slots`."""
+    """The K best extensions of each sentence's live hypotheses, given the `best` tokens of the hypotheses in `slots`.
+
+    Hypotheses that are not in `slots` can no longer win and are not extended. Without `slots`, all are.
+    """
     live = batch.live
     sentences, width = live.log_probs.shape
     rows = torch.arange(sentences * width, device=best.tokens.device) if slots is None else slots.places

@@ -196,7 +196,7 @@ def decode_bytes(pending: bytes, surface: bytes) -> Suffix:
 
 
 def close(suffix: Suffix) -> str:
-    """The text if it ends here: an incomplete last character becomes U+FFFD."""
+    """The end of a text as a string, if the text is complete: an unfinished last character becomes U+FFFD."""
     return suffix.text + (BROKEN if suffix.pending else "")
 
 

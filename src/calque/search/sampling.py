@@ -58,7 +58,7 @@ def sample_search(
 
 
 def filtered(log_probs: Tensor, sampling: Sampling) -> Tensor:
-    """The probabilities [N,V] to sample from, after temperature and truncation, in float64.
+    """The probabilities [N,V] to sample from, in float64: after temperature, min_p, top_k and top_p.
 
     The most likely token is always kept.
     """
@@ -101,7 +101,7 @@ def mixed(values: Tensor) -> Tensor:
 
 
 def _shifted(values: Tensor, by: int) -> Tensor:
-    """Logical (unsigned) right shift."""
+    """64-bit integers, shifted right by `by` bits as if they were unsigned: zeros enter from the left."""
     return (values >> by) & ((1 << (64 - by)) - 1)
 
 

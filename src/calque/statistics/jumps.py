@@ -76,7 +76,7 @@ class Jumps(NamedTuple):
         return jumps
 
     def _step(self, by_width: Floats, leaving: dict[int, Floats]) -> "Jumps":
-        """The update of `reestimated`, given N(d) and M(i',I)."""
+        """One update of the jump weights in `reestimated`, which defines N(d) (`by_width`) and M(i',I) (`leaving`)."""
         expected = np.zeros_like(self.weights)  # Σ M / Z over the positions that allow a width
         for words, totals in leaving.items():
             normalisers = self._windows(words).sum(axis=1)

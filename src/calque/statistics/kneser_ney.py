@@ -34,7 +34,7 @@ FALLBACK = Discounts(0.5, 1.0, 1.5)  # KenLM's, for orders with too few differen
 
 
 class Estimate(NamedTuple):
-    """An estimated model."""
+    """An estimated n-gram model: its back-off tables, the discounts of each order, and remarks for the user."""
 
     tables: NgramTables
     discounts: list[Discounts]  # per order

@@ -99,7 +99,7 @@ def gather_rows(vectors: Tensor, *, shard: Shard) -> Tensor:
     try:
         dist.all_gather(others, vectors.detach().contiguous())
     except RuntimeError as error:
-        raise ReportedByPeer(f"another rank has ended: {error}") from error
+        raise ReportedByPeer(f"another process of this distributed run has exited: {error}") from error
     others[shard.rank] = vectors
     return torch.stack(others, dim=1).flatten(0, 1)
 
@@ -118,7 +118,7 @@ def _on_all_ranks(model: SentenceEncoderModel, batch: SentencePairBatch) -> Tens
         try:
             dist.all_reduce(failed, op=dist.ReduceOp.MAX)
         except RuntimeError as error:
-            raise ReportedByPeer(f"another rank has ended: {error}") from error
+            raise ReportedByPeer(f"another process of this distributed run has exited: {error}") from error
         if failed.item() and problem is None:
             problem = MemoryError("another rank ran out of memory")
     if problem is not None or vectors is None:

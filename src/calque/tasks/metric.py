@@ -15,17 +15,21 @@ class Metric(NamedTuple):
     tie_breaker: str = "loss"  # decides between equal values, unless the config names another metric
 
     def worth(self, value: float) -> float:
-        """The value on a scale where higher is better. Values below the chance level count as 0."""
+        """A value of this metric, converted to a scale where higher is better.
+
+        If lower is better, the value is negated. If higher is better, it is unchanged, except that a positive value
+        strictly below the chance level becomes 0.
+        """
         if self.better == "lower":
             return -value
         return value if value >= self.chance else min(value, 0.0)
 
     def value(self, worth: float) -> float:
-        """The metric's value that has this worth: the inverse of `worth` for values above the chance level."""
+        """The metric's value with this `worth`: the inverse of `worth`, except for values below the chance level."""
         return -worth if self.better == "lower" else worth
 
     def is_chance(self, value: float) -> bool:
-        """Whether the value is below the chance level."""
+        """Whether a value of this metric is strictly below the chance level; always False if lower is better."""
         return self.better == "higher" and value < self.chance
 
 
@@ -41,15 +45,15 @@ class Selection(NamedTuple):
         return self.metrics.get(self.metric, Metric("higher"))
 
     def worth(self, values: Mapping[str, Any]) -> float:
-        """How good a validation is by the metric, higher being better; NaN if the metric was not measured."""
+        """`Metric.worth` of the selecting metric, given all metric values of a validation; NaN if it is missing."""
         return self.kind.worth(float(values.get(self.metric, math.nan)))
 
     def is_chance(self, values: Mapping[str, Any]) -> bool:
-        """Whether the values of a validation are below the chance level of the metric."""
+        """Whether the selecting metric's value, among all `values` of a validation, is below its chance level."""
         return self.kind.is_chance(float(values.get(self.metric, math.nan)))
 
     def tie(self, values: Mapping[str, Any]) -> float:
-        """How good a validation is by the tie-breaker, higher being better; always 0 if only the loss breaks ties."""
+        """`Metric.worth` of the tie-breaking metric, given all metric values of a validation; 0 if that is the loss."""
         if self.tie_breaker == "loss":
             return 0.0
         kind = self.metrics.get(self.tie_breaker, Metric("higher"))

@@ -31,7 +31,10 @@ def split_long(text: str, *, fits: Callable[[str], bool], joins: Callable[[str],
 
 
 def _units(text: str, *, fits: Callable[[str], bool]) -> Iterator[str]:
-    """The largest units that fit: sentences with the spaces after them, else words, else characters."""
+    """Yields the parts of a text: sentences; for one too long for `fits`, its words; for such a word, its characters.
+
+    Each sentence or word includes the spaces after it.
+    """
     for sentence in _split_after(text, _ENDS):
         if fits(sentence):
             yield sentence

@@ -59,7 +59,7 @@ class Vocabulary:
         path.write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """One JSON string per line, in ASCII: lossless for every piece, including those with newlines."""
+        """The pieces as bytes, one JSON string per line, in ASCII: lossless even for pieces with line breaks."""
         return "".join(json.dumps(piece) + "\n" for piece in self._pieces).encode("ascii")
 
     @property

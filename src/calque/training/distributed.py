@@ -133,11 +133,11 @@ def is_broken_connection(error: BaseException) -> bool:
 
 @contextmanager
 def _peer_errors() -> Iterator[None]:
-    """Turns a broken connection into ReportedByPeer: another rank has ended and reports the reason."""
+    """A context that turns a broken connection into ReportedByPeer: another rank has exited and reports the reason."""
     try:
         yield
     except RuntimeError as error:
-        raise ReportedByPeer(f"another rank has ended: {error}") from error
+        raise ReportedByPeer(f"another process of this distributed run has exited: {error}") from error
 
 
 def started_ranks() -> Ranks:

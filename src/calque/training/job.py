@@ -50,7 +50,7 @@ class Job(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The summary of how a run ended."""
+    """The result of a training run: its last step, its best validation, and whether it stopped early."""
 
     step: int
     best_step: int

@@ -107,6 +107,6 @@ def _refusal(folder: Path, *, owner: int | None) -> str:
     if is_running(owner):
         return f"{folder} is locked: pid {owner} is training in this folder; wait for it or stop it"
     return (
-        f"{folder} is locked: pid {owner}, which trained here, has ended, but its child processes still run; wait for "
+        f"{folder} is locked: the training process {owner} has exited, but its child processes still run; wait for "
         "them or stop them"
     )

@@ -46,7 +46,7 @@ class Sums:
         self.in_a_row = zero()  # skipped updates since the last finite one
 
     def tensors(self) -> dict[str, Tensor]:
-        """All sums by their names in checkpoints."""
+        """All sums of losses and gradient norms, and all counts, by their names in checkpoints."""
         own = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         weight = own.pop("weight")
         return {**self.parts, **own, "tokens": weight}

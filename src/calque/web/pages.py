@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: the stylesheet, the modules and the document in one file that requests nothing."""
+"""Self-contained HTML pages: stylesheet, JavaScript modules and the JSON that they show, in a file without requests."""
 
 import base64
 import hashlib
@@ -41,14 +41,14 @@ def stylesheet() -> str:
 
 
 def page(*, title: str, view: str, document: dict[str, Any]) -> str:
-    """The text of a page that shows `document` with the module `view`, for example "calque/inspection".
+    """The HTML of a page on which the JavaScript module `view`, such as "calque/inspection", shows `document`.
 
     The document must be JSON without NaN or infinities. It is embedded as data, never as markup, and the page's
     Content-Security-Policy allows no request to any host.
     """
     scripts = modules()
     if view not in scripts:
-        raise ValueError(f"there is no module {view!r} to show the document; the modules are {', '.join(scripts)}")
+        raise ValueError(f"there is no JavaScript module {view!r} to show a document; found {', '.join(scripts)}")
     style = stylesheet()
     import_map = embedded_json({"imports": {name: _data_url(name, text) for name, text in scripts.items()}})
     start = f'import {{start}} from "calque/page"; start({json.dumps(view)});'

@@ -219,7 +219,7 @@ def test_jsonl_keys(tmp_path):
     [
         ('{"source": "a"', r"not JSON: Expecting ',' delimiter at character 15"),
         ('["a", "b"]', r"expected a JSON object, found list"),
-        ('{"source": "a", "taget": "b"}', r"no key 'target'; found 'source', 'taget'"),
+        ('{"source": "a", "taget": "b"}', r"no key 'target' in the JSON object; its keys: 'source', 'taget'"),
         ('{"source": "a", "target": 3}', r"'target' is not a string but int"),
         ("[" * 100_000, r"line 2"),
     ],

@@ -47,7 +47,10 @@ def test_a_record_has_times_and_behaviours(tmp_path: Path) -> None:
         ('{"user": "u", "items": ["a"], "times": ["5"]}', 'expected a number of seconds, found "5"'),
         ('{"user": "u", "items": ["a"], "times": [1e300]}', "is out of range"),
         ('{"user": "u", "items": ["a"], "times": [NaN]}', ""),
-        ('{"user": "u", "items": ["a"], "time": [1]}', "no key 'times'; found 'user', 'items', 'time'"),
+        (
+            '{"user": "u", "items": ["a"], "time": [1]}',
+            "no key 'times' in the JSON object; its keys: 'user', 'items', 'time'",
+        ),
         ('{"user": "u", "items": "a b", "times": []}', 'items: expected a list, found "a b"'),
         ('{"user": "u", "items": ["a\\tb"], "times": [1]}', "without tabs and line breaks"),
         ('{"user": "u", "items": ["\\ud800"], "times": [1]}', "without tabs and line breaks"),

@@ -160,7 +160,9 @@ def test_keys_of_json_may_be_nested(tmp_path: Path) -> None:
     path.write_text('{"id": 1, "translation": {"de": "a", "en": "b"}, "x.y": "c"}\n', encoding="utf-8")
     nested = JsonlConfig(path=path, source_key="translation.de", target_key="x.y")
     assert [row.texts for row in rows(nested)] == [("a", "c")]
-    with pytest.raises(DataError, match=r"no key 'translation.fr'; found 'id', 'x\.y', 'translation.de'"):
+    with pytest.raises(
+        DataError, match=r"no key 'translation.fr' in the JSON object; its keys: 'id', 'x\.y', 'translation.de'"
+    ):
         rows(JsonlConfig(path=path, source_key="translation.fr", target_key="x.y"))
     with pytest.raises(DataError, match="'translation' is not a string but dict"):
         rows(JsonlConfig(path=path, source_key="translation", target_key="x.y"))

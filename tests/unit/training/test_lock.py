@@ -63,7 +63,7 @@ def test_workers_of_a_killed_process_are_waited_for(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         with (
-            pytest.raises(FolderError, match="has ended, but its child processes still run"),
+            pytest.raises(FolderError, match="has exited, but its child processes still run"),
             run_lock(tmp_path, patience=0),
         ):
             pass

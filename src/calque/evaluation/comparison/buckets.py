@@ -89,7 +89,7 @@ def section(
     metrics: Sequence[SegmentMetric],
     statistics: Mapping[str, Statistics],
 ) -> dict[str, Any]:
-    """The part of the document with scores by bucket; `buckets` has the grouping of sentences for each system.
+    """The scores of each system by bucket, for the JSON of a comparison; `buckets` groups each system's sentences.
 
     Buckets without a sentence of any system are left out.
     """

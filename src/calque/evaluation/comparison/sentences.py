@@ -1,4 +1,4 @@
-"""The view of single sentences: scores, and what each hypothesis has in common with its reference."""
+"""Compares systems sentence by sentence: which sentences differ most, and which words of the reference they have."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -36,10 +36,11 @@ def word_difference(hypothesis: Words, reference: Words) -> list[list[Any]]:
 
 
 def most_different(differences: Array, *, shown: int) -> NDArray[np.int64]:
-    """The indices, in ascending order, of the sentences with the largest differences, `shown` in either direction.
+    """The indices, in ascending order, of the sentences at which any system differs most from the baseline.
 
-    `differences` [systems,S] are the sentence scores of each system minus those of the baseline. If there are no more
-    than twice `shown` sentences, all are returned.
+    `differences` [systems,S] are the sentence scores of each system minus those of the baseline. The sentences are the
+    `shown` at which the highest difference of any system is largest, and the `shown` at which the lowest difference of
+    any system is smallest: at most twice `shown` in all. If there are no more sentences than that, all are returned.
     """
     size = differences.shape[1]
     if size <= 2 * shown:
@@ -52,7 +53,7 @@ def most_different(differences: Array, *, shown: int) -> NDArray[np.int64]:
 
 
 def wins(baseline: Array, scores: Array, *, is_higher_better: bool) -> dict[str, int]:
-    """How many sentences a system translates better than the baseline, worse, and equally well, by scores [S]."""
+    """How many sentences a system translates better than the baseline, worse, and equally well, by their scores [S]."""
     differences = (scores - baseline) * (1 if is_higher_better else -1)
     return {
         "better": int((differences > 0).sum()),

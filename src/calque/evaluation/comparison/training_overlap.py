@@ -40,7 +40,11 @@ def count_training(
     source_splitter: WordSplitter,
     target_splitter: WordSplitter,
 ) -> TrainingCounts:
-    """Searches training `pairs` for target `words`, and for the words, n-grams and whole lines of test `sources`."""
+    """Counts how often the target `words` and the words of the test `sources` occur in the training `pairs`.
+
+    The returned counts also contain the n-grams of the test sources, and the whole test sources, that occur in the
+    training sources. Without `sources`, only the target words are counted.
+    """
     wanted = {ngram for source in sources or () for ngram in ngrams(source)}
     whole = {tuple(source) for source in sources or ()}
     source_words = {word for source in sources or () for word in source}

@@ -173,7 +173,7 @@ def compare_translations(
 
 
 class _Comparison:
-    """Computes the parts of the document, from statistics that they share."""
+    """Computes the entries of the JSON of a comparison, from statistics that they share."""
 
     def __init__(
         self, test: EvaluationSet, systems: Sequence[System], *, settings: Settings, progress: Progress

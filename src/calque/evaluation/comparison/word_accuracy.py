@@ -122,7 +122,7 @@ def _score_labelled(
 
 
 def _section(id: str, title: str, labels: Sequence[str], scores: Sequence[Sequence[WordScore]]) -> dict[str, Any]:
-    """The part of the document with word scores by bucket; buckets without words are left out."""
+    """The word scores of each system by bucket, for the JSON of a comparison; buckets without words are left out."""
     kept = [
         place for place in range(len(labels)) if any(row[place].hypothesis or row[place].reference for row in scores)
     ]
