@@ -1,8 +1,8 @@
 """Matrix products for decoding on a CPU, with a copy of the weight in the layout of a kernel.
 
-With few rows, the kernel in C (`calque.native`) is up to three times as fast as the plain product. If it is not compiled,
-oneDNN's takes its place, which pays from 192 rows on. It keeps about 0.5 MB for every number of rows and every shape of
-a layer that it meets, so the number of rows is rounded up.
+With few rows, the kernel in C (`calque.native`) is up to three times as fast as the plain product. If it is not
+compiled, oneDNN's takes its place, which pays from 192 rows on. It keeps about 0.5 MB for every number of rows and
+every shape of a layer that it meets, so the number of rows is rounded up.
 """
 
 from typing import Any, Self
