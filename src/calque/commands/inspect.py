@@ -64,7 +64,7 @@ def inspect(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Inspect this translation or transcript, not the model's own; with --source, a file of translations.",
+            help="Inspect this text instead of the model's own output. With --source, a file with one text per line.",
         ),
     ] = None,
     images: Annotated[
@@ -116,7 +116,7 @@ def inspect(
         bool,
         typer.Option(
             "--saliency",
-            help="Also show the gradient of each source piece; on by default for models without attention.",
+            help="Also show how strongly each source piece affects each output (gradients); default without attention.",
         ),
     ] = False,
     states: Annotated[

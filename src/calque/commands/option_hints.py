@@ -183,7 +183,7 @@ def _possible_here(name: str, *, value: str | None) -> Hint | None:
 
 
 def _suggestion(hint: Hint, *, known: set[str], takes: set[str], value: str | None) -> str:
-    """The option or settings to write instead, ready to paste; empty if the command has no equivalent."""
+    """What to write instead of an unknown option that other toolkits have, ready to paste; empty without equivalent."""
     shown = "VALUE" if value is None or hint.note else shlex.quote(value)
     note = f" ({hint.note})" if hint.note else ""
     for option in hint.options:

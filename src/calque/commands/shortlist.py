@@ -24,7 +24,11 @@ def shortlist(
         int, count_option(help="The number of most likely translations to keep for each source piece.")
     ] = 20,
     alignment: Annotated[
-        str, choice_option(choices=MODELS, help="The alignment model that learns the translations (calque align).")
+        str,
+        choice_option(
+            choices=MODELS,
+            help="The kind of alignment model that is trained to find the translations; see calque align.",
+        ),
     ] = "ibm1",
 ) -> None:
     """Add a lexical shortlist to a translation model, with which `calque translate --shortlist` is faster on a CPU.

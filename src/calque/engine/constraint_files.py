@@ -29,7 +29,7 @@ class RequestBuilder:
         self.terms = [(_pattern(term), phrase) for term, phrase in read_pairs(terms)] if terms else []
 
     def build(self, line: Line) -> Request:
-        """The request for a line; raises a TextError if its terminology marks are malformed."""
+        """The translation request for an input line, with its constraints; a malformed `<term>` raises a TextError."""
         marked = Request.inline(line.text) if self.inline else Request(line.text)
         required, places = self._with_terms(marked)
         return self.template._replace(

@@ -31,7 +31,7 @@ def write_model_folder(path: Path, *, fill: Callable[[Path], None], format: int 
 def write_parts(
     folder: Path, folder_config: Config, *, model: nn.Module, card: str, artefacts: Mapping[str, bytes]
 ) -> None:
-    """Writes the files that every model folder has (config, model card and weights), and the artefacts."""
+    """Writes the files of a model folder: config, model card, weights, and further files (`artefacts`, by name)."""
     (folder / "config.toml").write_text(to_toml(folder_config), encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
     save_file(weights_of(model), folder / WEIGHTS)

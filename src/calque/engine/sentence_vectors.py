@@ -209,7 +209,7 @@ class WordReader:
 
 
 class ReadsWords(Protocol):
-    """The interface that `WordReader` requires of a tagger."""
+    """A tagger, as `WordReader` uses it to compute sentence vectors: an encoder, and words as its inputs."""
 
     @property
     def encoder(self) -> Encoder: ...

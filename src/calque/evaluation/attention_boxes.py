@@ -54,9 +54,10 @@ def cell_shares(box: SquareBox, *, side: int) -> Array:
 
 
 def named_attention(attention: Array, box: SquareBox, *, side: int) -> NamedAttention:
-    """Compares an object's box with the mean attention over the words that name the object, given as [T,S].
+    """How much of the attention lies inside an object's box while a caption names the object.
 
-    A cell that lies partly inside the box counts in proportion.
+    `attention` [T,S] has the weights of the T words that name it over the S = side² cells of the image; their mean is
+    compared with the box. A cell that lies partly inside the box counts in proportion.
     """
     mean = attention.mean(axis=0)
     total = mean.sum()
@@ -82,7 +83,7 @@ def pieces_in_span(ends: Sequence[int], span: tuple[int, int]) -> list[int]:
 
 
 def mean_attention(named: Sequence[NamedAttention]) -> BoxAttention:
-    """The means over all named objects; all are 0 if there are none."""
+    """The means of the results of `named_attention` over all objects, and their number; all 0 without objects."""
     if not named:
         return BoxAttention(0.0, 0.0, 0.0, 0)
     inside, area, points = (float(np.mean([item[at] for item in named])) for at in range(3))

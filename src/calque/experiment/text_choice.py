@@ -20,7 +20,9 @@ class TextChoice(NamedTuple):
 
 
 def choose_text(values: Values) -> TextChoice:
-    """Adds a text section to `values` if they have none and their corpora are character-level pairs.
+    """Adds `[text]` settings for characters to the config `values` if the corpora look like words and their spellings.
+
+    Nothing is added if the config has text settings already.
 
     Corpora that cannot be read are ignored here; data preparation reports them.
     """

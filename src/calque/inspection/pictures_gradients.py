@@ -24,9 +24,10 @@ WATCHED_DISTANCES = (1, 2, 4, 8, 16)
 
 
 def draw_gradient_flow(document: Document, *, folder: Path) -> list[Path]:
-    """Draws the gradient flow in `document`, the JSON described in `gradient_flow`, as SVG and PNG files; returns them.
+    """Writes pictures of a gradient-flow report (the JSON object of `gradient_flow`) as SVG and PNG files.
 
-    Pictures for which it has no data are left out. Without matplotlib, no file is written.
+    Returns the paths of the files. A picture for which the report has no data is left out. Without matplotlib, no file
+    is written.
     """
     figures = {
         "gradient-norms": norms_picture(document),

@@ -82,7 +82,7 @@ def _lstm(layer: Recurrence, previous: RecurrentStep, step: RecurrentStep) -> St
     outer = leave * (1 - (cell if norm is None else norm(cell)).tanh() ** 2)  # [N,D]
 
     def through_hidden(matrix: Tensor) -> Tensor:
-        """A matrix [N,D,D] times ∂h(t−1)/∂c(t−1)."""
+        """The chain rule: a derivative [N,D,D] with respect to h(t−1), times ∂h(t−1)/∂c(t−1); N are sentences."""
         if norm is None:
             return matrix * outer[:, None]
         eye = torch.eye(cell.shape[-1], dtype=cell.dtype, device=cell.device)

@@ -67,7 +67,7 @@ def parameter_count(model: nn.Module) -> int:
 
 
 class Float64Linear(nn.Module):
-    """A linear layer that computes in float64."""
+    """A linear layer of an 8-bit model that is too narrow for 8 bits: it computes in float64 (see the module)."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()

@@ -10,8 +10,9 @@ from torch import Tensor
 class KeptWeight:
     """Caches a normalised weight during decoding, where every step would compute the same one again.
 
-    It is computed again if the parameters have changed, and is never cached where gradients are needed. Changes made
-    through a parameter's `data`, as in training, go unnoticed; so the cache is `enabled` only in models that decode.
+    It is computed again if a parameter's version counter shows a change, and is never cached where gradients are
+    needed. In training, parameters also change without that counter; so the cache is `enabled` only in models that
+    decode.
     """
 
     def __init__(self, compute: Callable[..., Tensor]) -> None:

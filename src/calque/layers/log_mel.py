@@ -65,7 +65,7 @@ def _mel(frequency: float) -> float:
 
 
 class Constants(NamedTuple):
-    """The window, mel filters and frequencies from which the features of all recordings are computed."""
+    """The window of the short-time Fourier transform, the frequencies of its bins, and the mel filters over them."""
 
     window: Tensor
     filters: Tensor  # [M,Q]

@@ -38,7 +38,7 @@ class _Product:
     _bias: Tensor  # [O], then zeros
 
     def __call__(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
-        """The outputs [...,O] for inputs [...,I]: with max(0, ·) if `relu`; then `added` [...,O] is added."""
+        """W x + b for inputs x [...,I], as [...,O]; ReLU is applied if asked for, then `added` [...,O] is added."""
         rows = inputs if inputs.dim() == 2 else inputs.reshape(-1, inputs.shape[-1])
         rows = _checked(_adjacent(rows), (len(rows), self.inputs))
         outputs = torch.empty(*inputs.shape[:-1], self.outputs)

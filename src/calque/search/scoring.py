@@ -16,7 +16,7 @@ Length = int | Tensor
 
 
 class SentenceLengths(NamedTuple):
-    """The lengths that a score depends on besides log-probabilities; end marks are counted."""
+    """Source lengths and maximum target lengths, which length normalisation and its bounds need; with end marks."""
 
     source_lengths: Tensor  # [B]
     maximum: Tensor  # [B], the maximum number of target tokens

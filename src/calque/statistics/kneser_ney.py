@@ -4,9 +4,9 @@
 
 a is the number of occurrences for the highest order, and for every lower order the number of different words to the
 left: a word that follows many words is likely to follow a new one too. h′ is the history without its first word;
-unigrams are interpolated with the uniform distribution. An n-gram at the beginning of a line has no word to its left:
-each of its occurrences there counts as one. D(a) is D₁, D₂ or, from a = 3 on, D₃; per order, with n₁ … n₄ the numbers
-of n-grams whose count is 1 … 4,
+unigrams are interpolated with the uniform distribution. An n-gram that begins with the begin mark of a line has no word
+to its left: a is the number of its occurrences. D(a) is D₁, D₂ or, from a = 3 on, D₃; per order, with n₁ … n₄ the
+numbers of n-grams whose count is 1 … 4,
 
     Y = n₁ / (n₁ + 2 n₂)      D₁ = 1 − 2 Y n₂/n₁      D₂ = 2 − 3 Y n₃/n₂      D₃ = 3 − 4 Y n₄/n₃
 """

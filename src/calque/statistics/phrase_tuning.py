@@ -67,7 +67,10 @@ class Tuner:
         report: Callable[[TuningReport], None] = lambda _: None,
         check_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """`text(index, derivation)` is the translation of sentence `index` by a derivation, as `measure` scores it."""
+        """Tunes on these sources; `text(index, derivation)` returns the translation that a derivation spells out.
+
+        `index` is the number of the sentence. The translation has the form that `measure` scores.
+        """
         self.sources, self.measure, self.text, self.search = sources, measure, text, search
         self.settings, self.report, self.check_stop = settings, report, check_stop
         self._features: list[dict[bytes, Floats]] = [{} for _ in sources]

@@ -147,7 +147,7 @@ class TaggerVocabularies(NamedTuple):
         """The vocabularies that `save` wrote. Raises a TextError that names a missing or damaged file."""
         loaded = {name: tokenizer.vocabulary for name, tokenizer in load_columns(folder).items()}
         if WORDS not in loaded:
-            raise TextError(f"{folder}: found vocabularies for {' and '.join(sorted(loaded))}, but none for words")
+            raise TextError(f"{folder}: the vocabulary of words is missing; found only {' and '.join(sorted(loaded))}")
         columns = {name: vocabulary for name, vocabulary in loaded.items() if name not in RESERVED}
         labels = _read_labels(folder / LABEL_SET)
         return cls(config, loaded[WORDS], loaded.get(CHARACTERS), columns, labels)

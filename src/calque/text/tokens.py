@@ -89,7 +89,7 @@ def _tokenise(text: str) -> list[str]:
 
 
 def _undo(piece: str) -> str:
-    """The token that a piece spells."""
+    """The token of a text that a vocabulary piece stands for: without the ␛ that marks tokens like `<s>` as text."""
     return piece.removeprefix(ESCAPE) if _is_reserved(piece) else piece
 
 

@@ -89,10 +89,10 @@ def newest_checkpoint(folder: Path) -> LatestCheckpoint | None:
 
 
 def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
-    """A message if the newest scheduled checkpoint is missing. Raises a FolderError if no checkpoint is left.
+    """A warning that the newest checkpoint is missing and an older one is used; empty if it is not missing.
 
-    A run that has written the metrics of step `reached` has saved all scheduled checkpoints before that step, which are
-    `every` steps apart.
+    It must exist: a run that has written the metrics of step `reached` has saved all scheduled checkpoints before that
+    step, which are `every` steps apart. Raises a FolderError if no checkpoint is left.
     """
     steps = saved_steps(folder)
     expected = (reached - 1) // every * every

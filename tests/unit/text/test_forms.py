@@ -103,5 +103,5 @@ def test_a_missing_label_set_is_named(tmp_path) -> None:
 def test_vocabularies_of_pairs_are_not_those_of_a_tagger(tmp_path) -> None:
     tokenizers = train_tokenizers(WordsConfig(), source=lambda: iter(["a"]), target=lambda: iter(["b"]), pairs=1)
     save_tokenizers(tokenizers, tmp_path)
-    with pytest.raises(TextError, match="found vocabularies for source and target, but none for words"):
+    with pytest.raises(TextError, match="the vocabulary of words is missing; found only source and target"):
         TaggerVocabularies.load(tmp_path, config=FormsConfig())
