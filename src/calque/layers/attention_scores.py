@@ -29,7 +29,7 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """The scores [B,Q,S] of queries [B,Q,D] against the keys [B,S,A] of the method `keys`, before coverage is added."""
+        """The scores [B,Q,S] of queries [B,Q,D] against keys [B,S,A] (see `keys`), before coverage is added."""
         raise NotImplementedError
 
     def forward(self, queries: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
