@@ -28,7 +28,6 @@ EXACT = ("lstm", "gru", "luong-general-feeding", "luong-concat", "transformer-pr
 
 @pytest.fixture(autouse=True)
 def _inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(packed, "SMALLEST", 1)
     monkeypatch.setattr(int8, "NARROWEST", 1)
     with torch.no_grad():
         yield
@@ -131,7 +130,7 @@ def test_the_bits_of_a_sentence_do_not_depend_on_the_batch(name: str, precision:
     model = quiet(name)
     if precision == "int8":
         model = int8.quantise(model)  # type: ignore[assignment]
-        assert all(layer.uses_kernel for layer in model.modules() if isinstance(layer, AttentionLayer))
+        assert all(layer.uses_native for layer in model.modules() if isinstance(layer, AttentionLayer))
     else:
         packed.pack(model)
     batch, tokens = source(), target()
@@ -176,10 +175,12 @@ def test_who_watches_or_changes_attention_selects_the_clear_path() -> None:
     assert not isinstance(model.decoder.indexed(model.start(context)), IndexedState)
 
 
-@pytest.mark.parametrize("name", ["luong-general-feeding", "lstm", "transformer-pre"])
-def test_changed_weights_are_seen(name: str) -> None:
+@pytest.mark.parametrize("name", ["luong-general-feeding", "luong-concat", "bahdanau", "lstm", "transformer-pre"])
+@pytest.mark.parametrize("copied", [True, False])
+def test_changed_weights_are_seen(name: str, copied: bool) -> None:
     model = with_kernels(quiet(name))
     model(source(), target())
+    model = copy.deepcopy(model) if copied else model
     other = quiet(name)
     for parameter in other.parameters():
         parameter += 0.1

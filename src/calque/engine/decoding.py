@@ -111,7 +111,13 @@ def _search(
             assert models.shortlist is not None
             lists = word_lists(models.shortlist, ids, constraints, device=device)
         decoding = start_decoding(
-            models.model, source, ensemble=models.ensemble, search=search, attention=search.coverage > 0, lists=lists
+            models.model,
+            source,
+            ensemble=models.ensemble,
+            search=search,
+            attention=search.coverage > 0,
+            lists=lists,
+            indexed=not inspection.steps,
         )
     if inspection.attention is not None or inspection.weights:
         decoding = decoding._replace(step=clear_step(decoding.step))

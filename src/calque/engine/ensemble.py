@@ -50,13 +50,15 @@ def start_decoding(
     search: SearchConfig,
     attention: bool,
     lists: WordLists | None = None,
+    indexed: bool = True,
 ) -> Decoding:
     """Encodes sources and returns the decoding step of the model, or the combined step of all models.
 
     The sources must be on the model's device. With `lists`, every model considers only the words of these lists.
+    If `indexed`, states may have the form that kernels for decoding on a CPU read; interventions expect the plain form.
     """
     members = (model, *ensemble.models)
-    started = [_start(member, source, attention=attention, lists=lists) for member in members]
+    started = [_start(member, source, attention=attention, lists=lists, indexed=indexed) for member in members]
     decoding = started[0]
     if ensemble.models:
         steps, states, contexts = zip(*started, strict=True)
@@ -83,10 +85,10 @@ def start_with_graphs(model: Model, source: Padded, *, graphs: Graphs) -> Decodi
     return Decoding(decoding_step(model), model.start(context), context)
 
 
-def _start(model: Model, source: Padded, *, attention: bool, lists: WordLists | None) -> Decoding:
+def _start(model: Model, source: Padded, *, attention: bool, lists: WordLists | None, indexed: bool) -> Decoding:
     context = model.prepare(source)
     state = model.start(context)
-    if not attention:
+    if indexed and not attention:
         state = model.decoder.indexed(state)
     if lists is None:
         return Decoding(decoding_step(model, attention=attention), state, context)

@@ -125,18 +125,13 @@ class Attention(AttentionLayer):
             covered=config.coverage,
         )
         is_plain = config.reach == "global" and config.choice == "soft" and not config.coverage and not config.gated
-        self.has_kernel_for_decoding = is_plain and isinstance(self.score, DotScore | AdditiveScore)
+        self.has_native = is_plain and isinstance(self.score, DotScore | AdditiveScore)
         self.predict = PositionPredictor(query_width) if config.reach == "local-p" else None
         self.gate = nn.Linear(query_width, 1) if config.gated else None
 
     def prepare(self, values: Tensor, mask: Tensor) -> AttentionContext:
         """The context to attend to, with its keys, given the encoder's outputs `values` [B,S,M] and `mask` [B,S]."""
         return AttentionContext(self.wide_memory(self.score.keys(values)), self.wide_memory(values), mask)
-
-    def use_kernel(self) -> None:
-        super().use_kernel()
-        if isinstance(self.score, AdditiveScore):  # kept, as `quantise` replaces the layer
-            self._additive = self.score.value.weight.detach().float().flatten().clone()
 
     def start(self, context: AttentionContext) -> AttentionState:
         """The state before the first token."""
@@ -160,8 +155,8 @@ class Attention(AttentionLayer):
 
         With coverage, queries are processed one at a time, as each changes the coverage that the next one reads.
         """
-        if self.computes_with_kernel(queries):
-            return self._attend_with_kernel(queries, context), state
+        if self.computes_natively(queries):
+            return self._attend_natively(queries, context), state
         if state.coverage is None or queries.shape[1] == 1:
             return self._attend(queries, state, context)
         parts = []
@@ -170,10 +165,10 @@ class Attention(AttentionLayer):
             parts.append(part)
         return join(parts), state
 
-    def _attend_with_kernel(self, queries: Tensor, context: AttentionContext) -> Attended:
+    def _attend_natively(self, queries: Tensor, context: AttentionContext) -> Attended:
         """Global, soft attention without coverage or gate, computed by a kernel for decoding on a CPU."""
         (rows, size, _), (sentences, places) = queries.shape, context.mask.shape
-        score, weights = self.score, torch.empty(rows * size, places)
+        score, weights = self.score, queries.new_empty(rows * size, places)
         additive = score if isinstance(score, AdditiveScore) else None
         projected = queries if additive is None else additive.query(queries)
         attended = attend_source(
@@ -183,7 +178,7 @@ class Attention(AttentionLayer):
             sentences=sentence_of_rows(rows, size=size, sentences=sentences, slots=context.slots),
             lengths=context.mask.sum(dim=1),
             scale=score.scale if isinstance(score, DotScore) else 1.0,
-            additive=None if additive is None else self._additive,
+            additive=None if additive is None else _vector(additive.value),
             weights=weights,
         )
         shown = weights.view(rows, size, places)
@@ -272,6 +267,14 @@ class Attention(AttentionLayer):
                 return selected, chosen, {"entropy": -self.config.entropy * entropy}
             case _:
                 assert_never(self.config.choice)
+
+
+def _vector(layer: nn.Module) -> Tensor:
+    """The weight [A] of a linear layer with one output, in float32: a plain layer or one of an 8-bit model."""
+    weight, scales = layer.weight, getattr(layer, "scales", None)
+    assert isinstance(weight, Tensor)
+    vector = weight.detach().float().flatten()
+    return vector if scales is None else vector * scales
 
 
 class PositionPredictor(nn.Module):

@@ -46,7 +46,7 @@ def quantise(model: nn.Module) -> nn.Module:
         if isinstance(module, FullOutput) and is_rounded(module.weight):
             module.product = Int8Linear.of(module.weight, module.bias)
         elif isinstance(module, AttentionLayer):
-            module.use_kernel()
+            module.use_native()
             module.in_float64 = True  # wherever torch computes it
         elif isinstance(module, Recurrence) and all(map(is_rounded, module.kernel.all_weights[0][:2])):
             module.products = Gates(module.kernel, linear=Int8Linear.of)

@@ -74,7 +74,7 @@ class MultiHead(AttentionLayer):
     """
 
     has_fixed_cache = True  # can decode with a cache of fixed size
-    has_kernel_for_decoding = True
+    has_native = True
 
     def __init__(
         self, width: int, *, memory_width: int, heads: int, dropout: float, key_value_heads: int | None = None
@@ -234,7 +234,7 @@ class MultiHead(AttentionLayer):
         The rows of a sentence attend to its keys where `mask` [B,S] is true, which must be its first positions.
         """
         rows, size, _ = queries.shape
-        if not self.computes_with_kernel(queries):
+        if not self.computes_natively(queries):
             heads = self.split_heads(fold(queries, sentences=len(mask), slots=slots))
             attended = self.attend(heads, memory, mask[:, None, None], causal=False)
             return unfold(attended.transpose(1, 2).flatten(2), rows=rows, slots=slots)
@@ -320,7 +320,7 @@ class RelativeMultiHead(MultiHead):
     """
 
     has_fixed_cache = False
-    has_kernel_for_decoding = False
+    has_native = False
 
     def __init__(
         self, width: int, *, heads: int, dropout: float, reach: int, key_value_heads: int | None = None

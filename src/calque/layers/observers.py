@@ -38,22 +38,22 @@ class AttentionLayer(nn.Module):
 
     observer: Callable[[Tensor], None] | None = None
     intervention: ChangeWeights | None = None
-    has_kernel_for_decoding = False
+    has_native = False
     """Whether `calque.native` has a C kernel that can compute the layer in decoding on a CPU."""
-    uses_kernel = False
+    uses_native = False
     in_float64 = False
     """Whether scores and sums are computed in float64, so that padding does not change their rounding (see `int8`)."""
 
-    def use_kernel(self) -> None:
+    def use_native(self) -> None:
         """Lets the layer use a C kernel of `calque.native` for decoding on a CPU, if it has one that is compiled."""
-        self.uses_kernel = self.has_kernel_for_decoding and is_available()
+        self.uses_native = self.has_native and is_available()
 
-    def computes_with_kernel(self, queries: Tensor) -> bool:
-        """Whether the C kernel for decoding on a CPU (see `use_kernel`) will compute the attention of `queries`.
+    def computes_natively(self, queries: Tensor) -> bool:
+        """Whether the C kernel for decoding on a CPU (see `use_native`) will compute the attention of `queries`.
 
         It does so only in evaluation mode, without gradients, for float32 on a CPU, and if no weights are observed.
         """
-        return self.uses_kernel and not self.training and not self.shows_weights and is_usable(queries)
+        return self.uses_native and not self.training and not self.shows_weights and is_usable(queries)
 
     def wide(self, values: Tensor) -> Tensor:
         """The values to compute attention with: if `in_float64` is set, contiguous in float64; otherwise unchanged."""
@@ -61,7 +61,7 @@ class AttentionLayer(nn.Module):
 
     def wide_memory(self, values: Tensor) -> Tensor:
         """Keys or values as they are stored: as `wide` returns them, unless a kernel will read them."""
-        return values if self.uses_kernel else self.wide(values)
+        return values if self.uses_native else self.wide(values)
 
     @property
     def shows_weights(self) -> bool:

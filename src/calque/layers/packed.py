@@ -20,7 +20,7 @@ from calque.native.operations import FloatProduct, is_available, is_usable
 from calque.tensors import weightless
 
 ROWS = 512  # the number of rows that the layout is chosen for; it works for any number
-SMALLEST = 1 << 14  # weights; smaller layers are not packed
+SMALLEST = 1 << 14  # weights; smaller layers are not packed for oneDNN
 FEW, WIDE = 192, 4096  # below FEW rows, packing pays only for layers with at least WIDE outputs
 
 
@@ -114,10 +114,10 @@ def pack(model: nn.Module) -> None:
         if isinstance(module, FullOutput):
             module.product = PackedLinear.sharing(module.weight, module.bias)
         for name, layer in module.named_children():
-            if type(layer) is nn.Linear and layer.weight.numel() >= SMALLEST:
+            if type(layer) is nn.Linear and (is_available() or layer.weight.numel() >= SMALLEST):
                 assert isinstance(layer.weight, nn.Parameter)
                 setattr(module, name, PackedLinear.sharing(layer.weight, layer.bias))
-        if isinstance(module, Recurrence) and module.has_kernel:
+        if isinstance(module, Recurrence) and module.has_native:
             module.products = Gates(module.kernel, linear=PackedLinear.sharing)
         elif isinstance(module, AttentionLayer):
-            module.use_kernel()
+            module.use_native()

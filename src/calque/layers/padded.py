@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.layers.fused_linear import finished
 from calque.layers.output import FullOutput
 from calque.layers.packed import PackedLinear
 from calque.layers.padded_output import MULTIPLE
@@ -25,6 +26,9 @@ class PaddedLinear(PackedLinear):
             self._packed = F.pad(self.weight.detach(), (0, 0, 0, extra))
             self._padded_bias = None if self.bias is None else F.pad(self.bias.detach(), (0, extra))
         return F.linear(inputs, self._packed, self._padded_bias)[..., : self.out_features]
+
+    def fused(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
+        return finished(self(inputs), relu=relu, added=added)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_padded_bias": None}

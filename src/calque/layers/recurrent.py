@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from calque.layers.arithmetic import arithmetic
 from calque.layers.dropout import scaled_mask
+from calque.layers.kept_weight import Origin
 from calque.layers.observers import RecurrentStep, StateLayer
 from calque.layers.packed_lstm import packed_lstm, packing, token_spans
 from calque.layers.padded_lstm import Direction, side_by_side
@@ -52,7 +53,7 @@ class Recurrence(StateLayer):
         self.products: Gates | None = None  # multiply with the kernel's weights in its place, see `packed` and `int8`
 
     @property
-    def has_kernel(self) -> bool:
+    def has_native(self) -> bool:
         """Whether kernels of `calque.native` can compute the layer: LSTMs and GRUs without layer normalisation."""
         return self.cell in ("lstm", "gru") and not self.norms and is_available()
 
@@ -157,7 +158,7 @@ class Recurrence(StateLayer):
         rows, size, _ = inputs.shape
         order = packing(lengths.cpu(), size=size, backward=backward)
         projected = self.project(inputs.flatten(0, 1).index_select(0, order.places))
-        if self._has_cell_kernel(projected) and self.has_kernel:
+        if self._computes_natively(projected) and self.has_native:
             assert self.products is not None
             product = self.products.recurring.native()
             parts = recurrent_layer(projected, order.sizes, product, cell=self.cell == "lstm")
@@ -216,7 +217,7 @@ class Recurrence(StateLayer):
                 return hidden, (hidden,)
             case "lstm":
                 hidden_gates = self._recurrent(recurring, weight)
-                if self._has_cell_kernel(projected):
+                if self._computes_natively(projected):
                     hidden, memory = lstm_cell(projected, hidden_gates, state[1])
                     return hidden, (hidden, memory)
                 if not self.norms and is_cell_fused(hidden_gates):
@@ -226,7 +227,7 @@ class Recurrence(StateLayer):
                 memory = forget.sigmoid() * state[1] + enter.sigmoid() * candidate.tanh()
                 hidden = leave.sigmoid() * self._norm("cell", memory).tanh()
                 return hidden, (hidden, memory)
-            case "gru" if self._has_cell_kernel(projected):
+            case "gru" if self._computes_natively(projected):
                 hidden = gru_cell(projected, self._recurrent(recurring, weight), before)
                 return hidden, (hidden,)
             case "gru" | "gru-original":
@@ -236,7 +237,7 @@ class Recurrence(StateLayer):
             case _:
                 assert_never(self.cell)
 
-    def _has_cell_kernel(self, projected: Tensor) -> bool:
+    def _computes_natively(self, projected: Tensor) -> bool:
         """Whether a kernel of `calque.native` computes all but the products: in decoding, without layer norm."""
         return self.used_products() is not None and not self.norms and is_usable(projected)
 
@@ -305,6 +306,8 @@ def fused_lstm_cell(projected: Tensor, hidden_gates: Tensor, cell: Tensor) -> tu
 class Product(Protocol):
     """A linear layer that can be divided: `PackedLinear` or `Int8Linear`."""
 
+    @property
+    def weight(self) -> Tensor: ...
     def __call__(self, inputs: Tensor, /) -> Tensor: ...
     def columns(self, start: int, stop: int) -> Any: ...
     def rows(self, start: int, stop: int) -> Any: ...
@@ -325,27 +328,31 @@ class Gates(nn.Module):
         self.inputs = entering.shape[1]
         self.all_entering = linear(entering, biases[0] if biases else None)
         self.recurring = linear(recurring, biases[1] if biases else None)
-        self._parts: dict[tuple[str, int, int], Product] = {}  # of columns or rows, made when first used
+        self._parts: dict[tuple[str, int, int], tuple[Origin, Product]] = {}  # columns or rows, made when first used
 
     def entering(self, start: int, stop: int) -> Product:
         """The layer that multiplies the input columns from `start` to `stop`."""
         if (start, stop) == (0, self.inputs):
             return self.all_entering
-        return self._part("entering", start, stop, cut=self.all_entering.columns)
+        return self._part("entering", start, stop, of=self.all_entering, cut=self.all_entering.columns)
 
     def recurring_parts(self, sizes: list[int]) -> list[Callable[[Tensor], Tensor]]:
         """The layers that multiply the hidden state, one per group of gates; `sizes` are the groups' sizes."""
         ends = accumulate(sizes)
         return [
-            self._part("recurring", end - size, end, cut=self.recurring.rows)
+            self._part("recurring", end - size, end, of=self.recurring, cut=self.recurring.rows)
             for size, end in zip(sizes, ends, strict=True)
         ]
 
-    def _part(self, name: str, start: int, stop: int, *, cut: Callable[[int, int], Product]) -> Product:
+    def _part(self, name: str, start: int, stop: int, *, of: Product, cut: Callable[[int, int], Product]) -> Product:
+        """A part of a layer, which is made anew if the layer's weight has changed."""
         key = (name, start, stop)
-        if key not in self._parts:
-            self._parts[key] = cut(start, stop)
-        return self._parts[key]
+        if key not in self._parts or not self._parts[key][0].is_of(of.weight):
+            self._parts[key] = Origin.now(of.weight), cut(start, stop)
+        return self._parts[key][1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_parts": {}}
 
 
 def _is_computed_here(inputs: Tensor) -> bool:

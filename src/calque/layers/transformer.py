@@ -98,7 +98,7 @@ class EncoderBlock(StateLayer):
         """The residual stream [B,S,D] after the block; `mask` is [B,1,1,S], `turn` [1,S,d] (rotary positions)."""
         inputs, layer = self.around_attention.enter(stream), self.attention
         queries, keys_values = layer.queries_keys_values(inputs, turn=turn)
-        if layer.computes_with_kernel(inputs):
+        if layer.computes_natively(inputs):
             heads = layer.attend_prefix(queries.transpose(1, 2).flatten(2), keys_values, mask[:, 0, 0])
             stream = self.around_attention.leave_through(stream, layer.out, heads)
         else:

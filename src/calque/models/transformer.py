@@ -310,7 +310,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         if self.rotary is not None or self.copy_gate is not None or not state.past:
             return state
         keys = state.past[0].keys
-        if not all(isinstance(mixer, MultiHead) and mixer.computes_with_kernel(keys) for mixer in mixers):
+        if not all(isinstance(mixer, MultiHead) and mixer.computes_natively(keys) for mixer in mixers):
             return state
         ancestors = torch.empty(len(state.position), 0, dtype=torch.int32)
         return IndexedState(tuple(ReadTokens.none() for _ in mixers), ancestors, state.position)

@@ -124,11 +124,9 @@ INLINE vec hyperbolic(vec x) {
 
 int panel(void) { return PANEL; }
 
-/* As many threads as the work, in multiply-adds or the like, is worth waking. */
-static int team(int threads, int64_t work) {
-    int64_t most = 1 + work / 32768;
-    return threads < most ? threads : (int)most;
-}
+/* All threads, or one if the work, in multiply-adds or the like, is not worth waking the others. Never a part of them:
+ * OpenMP would end the rest and start them anew. */
+static int team(int threads, int64_t work) { return work < (int64_t)threads * 16384 ? 1 : threads; }
 
 static int64_t rounded_up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
 

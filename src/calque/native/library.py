@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ SOURCE = Path(__file__).with_name("kernels.c")
 SWITCH = "CALQUE_NATIVE"  # an environment variable: 0 turns the kernels off
 OPTIONS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off")
 SECONDS = 60  # that compiling may take
-KEPT = 4  # libraries of other sources, compilers or processors
+UNUSED = 30 * 86400  # seconds after which a library is removed
 
 _P, _N, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
 _SIGNATURES: dict[str, tuple[list[type], type | None]] = {
@@ -107,6 +108,7 @@ def build(folder: Path, command: Sequence[str], *, version: str) -> ctypes.CDLL:
     key = _digest("\0".join((SOURCE.read_text(encoding="utf-8"), *command, version, _features(), torch.__version__)))
     for path in folder.glob(f"kernels-{key}-*.so"):
         if _is_sound(path):
+            os.utime(path)  # used today
             return load(path)
         path.unlink(missing_ok=True)
     _remove_old(folder)
@@ -120,9 +122,9 @@ def build(folder: Path, command: Sequence[str], *, version: str) -> ctypes.CDLL:
             content = file.read()
             os.fsync(file.fileno())
         made.chmod(0o600)
-        path = folder / f"kernels-{key}-{_digest(content)}.so"
-        made.replace(path)
-    return load(path)
+        library = load(made)  # before it is kept: not every file that a compiler writes can be loaded
+        made.replace(folder / f"kernels-{key}-{_digest(content)}.so")
+    return library
 
 
 def load(path: Path) -> ctypes.CDLL:
@@ -136,19 +138,21 @@ def load(path: Path) -> ctypes.CDLL:
 
 def _is_sound(path: Path) -> bool:
     """Whether a file is the user's own, can be written by no one else, and has the content that its name says."""
-    found = path.lstat()
-    is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-    return is_own and path.stem.endswith(f"-{_digest(path.read_bytes())}")
+    try:
+        found = path.lstat()
+        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        return is_own and path.stem.endswith(f"-{_digest(path.read_bytes())}")
+    except FileNotFoundError:  # another process has just removed it
+        return False
 
 
 def _remove_old(folder: Path) -> None:
-    """Removes all but the newest libraries, and what compilers that were killed have left."""
-    libraries = sorted(folder.glob("kernels-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in libraries[KEPT:]:
-        path.unlink(missing_ok=True)
-    for path in folder.glob("tmp-*"):
-        if path.stat().st_mtime < time.time() - 3600:
-            shutil.rmtree(path, ignore_errors=True)
+    """Removes libraries that no process has loaded for a month, and what compilers that were killed have left."""
+    for pattern, age in (("kernels-*.so", UNUSED), ("tmp-*", 3600)):
+        for path in folder.glob(pattern):
+            with suppress(FileNotFoundError):  # another process has just removed it
+                if path.stat().st_mtime < time.time() - age:
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
 
 def _openmp(version: str) -> list[str]:

@@ -41,7 +41,7 @@ class _Product:
         """W x + b for inputs x [...,I], as [...,O]; ReLU is applied if asked for, then `added` [...,O] is added."""
         rows = inputs if inputs.dim() == 2 else inputs.reshape(-1, inputs.shape[-1])
         rows = _checked(_adjacent(rows), (len(rows), self.inputs))
-        outputs = torch.empty(*inputs.shape[:-1], self.outputs)
+        outputs = _empty(*inputs.shape[:-1], self.outputs)
         more = None if added is None else _checked(added.contiguous(), outputs.shape)
         self._compute(rows, outputs, added=more, relu=relu)
         return outputs
@@ -60,8 +60,8 @@ class FloatProduct(_Product):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.outputs, self.inputs = weight.shape
         plain = _checked(weight.detach().contiguous(), weight.shape)
-        self._bias = _with_zeros(torch.zeros(self.outputs) if bias is None else bias, size=self.outputs)
-        self._packed = torch.empty(_padded(self.outputs) * self.inputs)
+        self._bias = _with_zeros(torch.zeros(self.outputs, device="cpu") if bias is None else bias, size=self.outputs)
+        self._packed = _empty(_padded(self.outputs) * self.inputs)
         _library().pack_float(plain.data_ptr(), self.outputs, self.inputs, self._packed.data_ptr())
 
     def _compute(self, rows: Tensor, outputs: Tensor, *, added: Tensor | None, relu: bool) -> None:
@@ -93,8 +93,8 @@ class Int8Product(_Product):
         plain = _checked(levels.detach().contiguous(), levels.shape, dtype=torch.int8)
         padded = _padded(self.outputs)
         self._bias, self._scales = (_with_zeros(part, size=self.outputs) for part in (bias, scales))
-        self._packed = torch.empty(padded * (self.inputs + -self.inputs % 4), dtype=torch.int8)
-        self._offsets = torch.empty(padded, dtype=torch.int32)
+        self._packed = _empty(padded * (self.inputs + -self.inputs % 4), dtype=torch.int8)
+        self._offsets = _empty(padded, dtype=torch.int32)
         _library().pack_int8(
             plain.data_ptr(), self.outputs, self.inputs, self._packed.data_ptr(), self._offsets.data_ptr()
         )
@@ -137,15 +137,18 @@ def attend_steps(
 ) -> Tensor:
     """softmax(q·k/√d) v, the self-attention [N,H·d] of queries [N,H·d] over the tokens of each hypothesis.
 
-    `steps` has the keys and values [·,2·G·d] of each position P, and `places` are their `places_of`; `ancestors` [N,P],
-    int32, says in which of their rows the token of a hypothesis is.
+    `steps` has the keys and values [·,2·G·d] of each position P; `ancestors` [N,P], int32, says in which of their rows
+    the token of a hypothesis is. `places` are the `places_of` the steps; those of other tensors are computed again.
     """
     count, size, width = len(queries), len(steps), queries.shape[1] // heads
+    ends = [step.data_ptr() for step in (steps[0], steps[-1])]
+    if len(places) != size or places[:: max(1, size - 1), 0].tolist() != ends[: min(size, 2)]:
+        places = places_of(steps)  # of a copy
     queries = _checked(_adjacent(queries), (count, heads * width))
     _checked(steps[-1], (len(steps[-1]), 2 * groups * width))
     _checked(places, (size, 2), dtype=torch.long)
     ancestors = _checked(ancestors.contiguous(), (count, size), dtype=torch.int32)
-    outputs = torch.empty(count, heads * width)
+    outputs = _empty(count, heads * width)
     _check_memory(
         _library().attend_steps(
             queries.data_ptr(),
@@ -192,7 +195,7 @@ def attend_source(
     for vector, shape in ((additive, (width,)), (weights, (count, size))):
         if vector is not None and not _checked(vector, shape).is_contiguous():
             raise ValueError("a vector for a kernel must be contiguous")
-    outputs = torch.empty(count, heads * value_width)
+    outputs = _empty(count, heads * value_width)
     _check_memory(
         _library().attend_source(
             queries.data_ptr(),
@@ -227,7 +230,7 @@ def best_words(logits: Tensor, *, count: int, end: int, among: int | None = None
     logits, among = _checked(_adjacent(logits), logits.shape), size if among is None else among
     if not (count <= among <= size and 0 <= end < size):
         raise ValueError(f"the best {count} of {among} words, and word {end}, of {size} words")
-    log_probs, words, ends = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long), torch.empty(rows)
+    log_probs, words, ends = _empty(rows, count), _empty(rows, count, dtype=torch.long), _empty(rows)
     _check_memory(
         _library().best_words(
             logits.data_ptr(),
@@ -248,23 +251,16 @@ def best_words(logits: Tensor, *, count: int, end: int, among: int | None = None
 
 def lstm_cell(entering: Tensor, recurring: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """h and c [N,D] of an LSTM, given both contributions [N,4D] to its gates i f g o and the cell before [N,D]."""
-    hidden, after = torch.empty(cell.shape), torch.empty(cell.shape)
-    _library().lstm_cell(
-        *_gates(entering, recurring, cell, count=4),
-        *cell.shape,
-        hidden.data_ptr(),
-        after.data_ptr(),
-        torch.get_num_threads(),
-    )
+    parts = _gates(entering, recurring, cell, count=4)
+    hidden, after = _empty(*cell.shape), _empty(*cell.shape)
+    _library().lstm_cell(*_addresses(parts), *cell.shape, hidden.data_ptr(), after.data_ptr(), torch.get_num_threads())
     return hidden, after
 
 
 def gru_cell(entering: Tensor, recurring: Tensor, hidden: Tensor) -> Tensor:
     """The next h [N,D] of a GRU, given both contributions [N,3D] to its gates r z n and the h before [N,D]."""
-    after = torch.empty(hidden.shape)
-    _library().gru_cell(
-        *_gates(entering, recurring, hidden, count=3), *hidden.shape, after.data_ptr(), torch.get_num_threads()
-    )
+    parts, after = _gates(entering, recurring, hidden, count=3), _empty(*hidden.shape)
+    _library().gru_cell(*_addresses(parts), *hidden.shape, after.data_ptr(), torch.get_num_threads())
     return after
 
 
@@ -281,7 +277,7 @@ def recurrent_layer(entering: Tensor, sizes: Sequence[int], product: _Product, *
         raise ValueError(f"sizes {sizes} or {product.outputs} gates do not fit a layer of width {width}")
     entering = _checked(entering.contiguous(), (sum(sizes), product.outputs))
     starts = torch.tensor([0, *accumulate(sizes)])
-    states = tuple(torch.empty(len(entering), width) for _ in range(2 if cell else 1))
+    states = tuple(_empty(len(entering), width) for _ in range(2 if cell else 1))
     _check_memory(
         _library().recurrent_layer(
             entering.data_ptr(),
@@ -329,6 +325,11 @@ def _library() -> Any:
     return library
 
 
+def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Memory for results, whatever torch's default type and device are."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
 def _checked(values: Tensor, shape: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
     """The tensor itself if it has this shape and data type and is on the CPU."""
     if values.dtype != dtype or tuple(values.shape) != tuple(shape) or values.device.type != "cpu":
@@ -339,12 +340,16 @@ def _checked(values: Tensor, shape: Sequence[int], *, dtype: torch.dtype = torch
     return values
 
 
-def _gates(entering: Tensor, recurring: Tensor, state: Tensor, *, count: int) -> list[int]:
-    """The addresses and strides of the contributions [N,G·D] to the gates and of the state [N,D] of a cell."""
+def _gates(entering: Tensor, recurring: Tensor, state: Tensor, *, count: int) -> list[Tensor]:
+    """The contributions [N,G·D] to the gates of a cell and its state [N,D], with adjacent numbers in each row."""
     rows, width = state.shape
     parts = ((entering, count * width), (recurring, count * width), (state, width))
-    checked = [_checked(_adjacent(part), (rows, size)) for part, size in parts]
-    return [number for part in checked for number in (part.data_ptr(), part.stride(0))]
+    return [_checked(_adjacent(part), (rows, size)) for part, size in parts]
+
+
+def _addresses(parts: Sequence[Tensor]) -> list[int]:
+    """The address of each tensor and the distance between two of its rows; the caller keeps the tensors alive."""
+    return [number for part in parts for number in (part.data_ptr(), part.stride(0))]
 
 
 def _pointer(values: Tensor | None) -> int | None:

@@ -267,6 +267,38 @@ def test_the_cell_of_a_gru(width: int) -> None:
     torch.testing.assert_close(gru_cell(entering, recurring, before).double(), expected, atol=5e-7, rtol=1e-6)
 
 
+def test_cells_read_any_layout() -> None:
+    gates, state = torch.randn(1024, 2560).T, torch.randn(256, 2560).T  # copies of this size are returned to the system
+    hidden, _ = lstm_cell(gates, gates, state)
+    assert torch.equal(hidden, lstm_cell(gates.contiguous(), gates.contiguous(), state.contiguous())[0])
+    assert torch.equal(
+        gru_cell(gates[:, :768], gates[:, :768], state),
+        gru_cell(*2 * [gates[:, :768].contiguous()], state.contiguous()),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_torchs_default_type_does_not_matter(dtype: torch.dtype) -> None:
+    weight, x = torch.randn(70, 33), torch.randn(9, 33)
+    expected = FloatProduct(weight, None)(x), *best_words(x, count=3, end=2)
+    torch.set_default_dtype(dtype)
+    try:
+        actual = FloatProduct(weight, None)(x), *best_words(x, count=3, end=2)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(one, other) for one, other in zip(actual, expected, strict=True))
+
+
+def test_addresses_of_copied_steps_are_computed_again() -> None:
+    steps = [torch.randn(3, 8) for _ in range(4)]
+    options = {"ancestors": torch.zeros(2, 4, dtype=torch.int32), "heads": 1, "groups": 1}
+    queries = torch.randn(2, 4)
+    expected = attend_steps(queries, steps, places_of(steps), **options)
+    copies = [step.clone() for step in steps]
+    for places in (places_of(steps), torch.zeros(4, 2, dtype=torch.long), places_of([])):
+        assert torch.equal(attend_steps(queries, copies, places, **options), expected)
+
+
 def test_the_cell_of_an_lstm_saturates() -> None:
     gates = torch.tensor([[1e4, 1e4, -1e4, 1e4], [-1e4, -1e4, 1e4, -1e4]])
     hidden, after = lstm_cell(gates, torch.zeros(2, 4), torch.full((2, 1), 3.0))
@@ -330,7 +362,6 @@ def test_what_would_read_beyond_a_tensor_is_rejected() -> None:
             lambda: FloatProduct(torch.randn(70, 33), torch.randn(60)),
             lambda: Int8Product(layer.weight.float(), layer.scales, layer.bias),
             lambda: attend_steps(x[:3, :4], steps, places_of(steps), ancestors=torch.zeros(3, 1), heads=1, groups=1),
-            lambda: attend_steps(x[:3, :4], steps, places_of([]), ancestors=torch.zeros(3, 1), heads=1, groups=1),
             lambda: attend_source(x[:, None], memory, memory.double(), **source),
             lambda: attend_source(x[:, None], memory, memory, **{**source, "lengths": torch.tensor([5]).int()}),
             lambda: attend_source(x[:, None], memory, memory, **source, additive=torch.randn(33).double()),
