@@ -229,9 +229,9 @@ def weightless() -> Iterator[None]:
 
 
 class _MetaWeights(TorchFunctionMode):
-    """Creates new tensors on the meta device and skips normal initialisation; other operations run as usual.
+    """Creates new tensors on the meta device and skips `torch.nn.init.normal_`; other operations run as usual.
 
-    Under `torch.device("meta")`, many operations (normal initialisation among them) would load torch's compiler, which
+    It replaces `torch.device("meta")`, under which many operations (`normal_` among them) load torch's compiler, which
     takes seconds.
     """
 

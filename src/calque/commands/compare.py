@@ -95,7 +95,7 @@ def compare(
     sentences: Annotated[
         int | None,
         count_option(
-            help="The number of sentences to show for the largest gains, and for the losses; 1000 by default."
+            help="How many of the sentences that improved most, and of those that fell most, to show; 1000 by default."
         ),
     ] = None,
     beam: Annotated[

@@ -99,7 +99,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _is_overflow(error: Exception) -> bool:
-    """Whether a number does not fit into 64 bits, which torch reports as a plain ValueError."""
+    """Whether an exception means that a number does not fit into 64 bits; torch raises a plain ValueError then."""
     return isinstance(error, OverflowError) or "Overflow when unpacking" in str(error)
 
 

@@ -95,7 +95,7 @@ def read_magic(file: io.RawIOBase) -> bytes:
 
 
 def decompressed(stream: "io.BufferedReader[Any]", *, magic: bytes, path: Path) -> "io.BufferedReader[Any]":
-    """The decompressed bytes of a stream that begins with `magic`; the stream itself if it is not compressed."""
+    """The decompressed bytes of a stream, or the stream itself if its first bytes, `magic`, are those of no format."""
     name = _MAGIC.get(magic)
     if reason := _unsupported(name, path=path):
         raise DataError(f"{path}: {reason}")

@@ -94,7 +94,7 @@ class Preparation(Protocol):
         ...
 
     def counts(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
-        """How often each value of a column, such as a label, occurs, by column name, for the report of `check`."""
+        """For the report of `check`: by column name, how often each of its values occurs, such as each label."""
         ...
 
     def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:

@@ -166,7 +166,7 @@ class SourceReader:
 
 
 class TextReader:
-    """Reads texts from left to right with a language model; pools its output after each piece."""
+    """Reads texts from left to right with a language model; a text's vector pools the outputs at all of its pieces."""
 
     poolings: tuple[PoolingName, ...] = ("mean", "last", "attention")
 

@@ -108,10 +108,10 @@ class PhraseTranslationAssembly(BaseAssembly):
         raise ConfigError("a statistical translation model has no network to build; it is estimated")
 
     def task(self, prepared: Prepared) -> Task:
-        raise ConfigError("a statistical translation model has no training loop")
+        raise ConfigError("a statistical translation model is counted, not trained in steps, so it cannot be used here")
 
     def corpus(self, prepared: Prepared) -> Corpus:
-        raise ConfigError("a statistical translation model has no training loop")
+        raise ConfigError("a statistical translation model is counted, not trained in steps, so it cannot be used here")
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> "PhraseJudge":
         return PhraseJudge(self._translator(model, prepared), prepared, metric=self.experiment.training.metric)

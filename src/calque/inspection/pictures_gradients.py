@@ -66,7 +66,11 @@ def norms_picture(document: Document) -> Any:
 def compared_norms_picture(
     documents: Mapping[str, Document], *, side: str, layer: int | None = None, title: str = ""
 ) -> Any:
-    """A picture of the median gradient norms of several models by distance, in one layer (by default the top one)."""
+    """A picture that compares the gradient norms of several models in one layer, by default the top one.
+
+    It shows the median norm of the loss's gradient with respect to a state, by the state's distance from the loss in
+    time steps.
+    """
     figure = _figure(width=7.0, height=4.4)
     if figure is None:
         return None

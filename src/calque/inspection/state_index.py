@@ -271,7 +271,7 @@ def _open(folder: Path, manifest: Manifest) -> StateIndex:
     }
     lengths = {side: int(store[side].lengths.sum(dtype=np.int64)) for side in SIDES}
     if any(lengths[side] != len(store[side].values) for side in SIDES):
-        raise ValueError("its columns do not fit together")
+        raise ValueError("the lengths of its sentences do not add up to its number of states")
     index = StateIndex(folder, store, projections, manifest)
     index.sentence(0)
     return index

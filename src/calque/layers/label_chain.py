@@ -1,8 +1,8 @@
 """Second-order label chains: a label depends on the two labels before it, as in a trigram model.
 
-Letters: B sentences, T words, Y labels, K kinds of words, U histories. The *history* of a step is what it knows about
-the label two words back. In a first-order chain, that is nothing (U = 1); in a second-order chain, it is the label or
-the fact that there is none (U = 1 + Y).
+Letters: B sentences, T words, Y labels, K kinds of words, U histories. The *history* of a word is the label two words
+back, or that there is none (U = 1 + Y). In a first-order chain, which is computed in the same way, all words have the
+same history (U = 1).
 """
 
 from typing import NamedTuple

@@ -128,7 +128,7 @@ class Int8Product(_Product):
 def places_of(steps: Sequence[Tensor]) -> Tensor:
     """[P,2]: the address of each tensor [·,2·G·d] and the distance between two of its rows, for `attend_steps`."""
     if not all(_checked(step, step.shape).stride(-1) == 1 for step in steps):
-        raise ValueError("the keys and values of a row must be next to each other")
+        raise ValueError("the numbers of each row must be adjacent in memory; call contiguous() first")
     return torch.tensor([(step.data_ptr(), step.stride(0)) for step in steps], dtype=torch.long).view(-1, 2)
 
 

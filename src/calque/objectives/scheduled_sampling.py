@@ -163,5 +163,5 @@ def _flat(output: Output) -> Output:
 
 
 def _flat_context(context: Context, size: int) -> Context:
-    """A context with one row per target position: each sentence's row, repeated `size` times."""
+    """The decoder's context with one row per target position: each sentence's row, repeated `size` times."""
     return Context(None, None if context.tokens is None else context.tokens.repeat_interleave(size, dim=0))

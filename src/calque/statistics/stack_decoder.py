@@ -136,7 +136,7 @@ class _Sentence:
         self.language_scores: dict[tuple[Any, tuple[int, ...]], tuple[float, Any]] = {}
 
     def extend(self, stack: list[Hypothesis], cubes: list[list[_Cube]], covered: int) -> None:
-        """Adds the cubes of all extensions of a stack's hypotheses to the stacks that they lead to."""
+        """Groups all extensions of a stack's hypotheses into cubes (cube pruning), one list for each later stack."""
         groups: dict[tuple[int, int], list[Hypothesis]] = {}
         for hypothesis in stack:
             groups.setdefault((hypothesis.coverage, hypothesis.stop), []).append(hypothesis)

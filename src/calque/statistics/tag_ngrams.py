@@ -19,7 +19,9 @@ class TagNgrams(NamedTuple):
 
 
 def count_ngrams(tags: Array, lengths: Array, *, tag_count: int, order: int) -> Floats:
-    """The counts of tag n-grams, an array with n axes of size E; n−1 boundaries precede a sentence, one follows it.
+    """The counts of tag n-grams, an array with n axes of size E = `tag_count`, all tags and the boundary, its last.
+
+    n−1 boundaries precede a sentence, and one follows it.
 
     `tags` holds the tags of all sentences, one after the other; `lengths` are the lengths of the sentences.
     """

@@ -55,7 +55,7 @@ class TaggingConfig(Config):
 
 
 class Tagging:
-    """The task of a tagger: minimises the negative log-probability of the labels of every sentence, per word."""
+    """The task of a tagger: minimises −log P(labels | words) of all sentences, divided by their number of words."""
 
     parts = ("loss",)
     divisible = True

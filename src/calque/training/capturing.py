@@ -137,7 +137,7 @@ class CapturedPasses:
         return Captured(graph, tensors_on(static, self._device))
 
     def _end_capture(self) -> None:
-        """Captures a tiny graph after a failed capture, because torch's generator waits until a capture has ended."""
+        """Captures a tiny graph: after a failed capture, torch's random generator is unusable until one succeeds."""
         with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self._stream, capture_error_mode="thread_local"):
             self._losses.zero_()
 
