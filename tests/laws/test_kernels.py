@@ -201,3 +201,10 @@ def test_dropped_weights_and_gradients_are_left_to_torch() -> None:
     plain = Recurrence("lstm", input_width=5, width=6)
     plain.kernel = layer.kernel
     assert torch.equal(layer(inputs, state, weight=dropped)[0], plain(inputs, state, weight=dropped)[0])
+
+
+@pytest.mark.parametrize("name", ["luong-general-feeding", "bahdanau", "transformer-pre"])
+def test_a_model_that_has_decoded_can_change_its_precision(name: str) -> None:
+    model, plain = with_kernels(quiet(name)), quiet(name).double()
+    model(source(), target())
+    torch.testing.assert_close(model.double()(source(), target()).hidden, plain(source(), target()).hidden)
