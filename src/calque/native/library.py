@@ -91,7 +91,8 @@ def compile_kernels(environment: Mapping[str, str] = os.environ) -> Compiled:
     except subprocess.TimeoutExpired:
         return Compiled(None, f"not compiled: {compiler} took more than {SECONDS} seconds")
     except subprocess.CalledProcessError as error:
-        return Compiled(None, f"not compiled: {compiler} failed: {error.stderr.strip().partition(chr(10))[0]}")
+        problem = error.stderr.strip().partition("\n")[0] or f"exit code {error.returncode}"
+        return Compiled(None, f"not compiled: {compiler} failed: {problem}")
     except (OSError, AttributeError) as error:  # the latter: a library without one of the functions
         return Compiled(None, f"compiled, but the library cannot be used: {error}")
     if library.input_levels() != (127 if torch.cpu._is_vnni_supported() else 63):
