@@ -43,10 +43,28 @@ class _Product:
         rows = _checked(_adjacent(rows), (len(rows), self.inputs))
         outputs = _empty(*inputs.shape[:-1], self.outputs)
         more = None if added is None else _checked(added.contiguous(), outputs.shape)
-        self._compute(rows, outputs, added=more, relu=relu)
+        compute, *weights = self._kernel()
+        _check_memory(
+            compute(
+                rows.data_ptr(),
+                rows.stride(0),
+                len(rows),
+                self.inputs,
+                *weights,
+                self.outputs,
+                self._bias.data_ptr(),
+                _pointer(more),
+                self.outputs,
+                relu,
+                outputs.data_ptr(),
+                self.outputs,
+                torch.get_num_threads(),
+            )
+        )
         return outputs
 
-    def _compute(self, rows: Tensor, outputs: Tensor, *, added: Tensor | None, relu: bool) -> None:
+    def _kernel(self) -> tuple[Any, ...]:
+        """The function of the library that computes the product, and the addresses of its weights."""
         raise NotImplementedError
 
     def structure(self) -> "_RecurrentProduct":
@@ -64,22 +82,8 @@ class FloatProduct(_Product):
         self._packed = _empty(_padded(self.outputs) * self.inputs)
         _library().pack_float(plain.data_ptr(), self.outputs, self.inputs, self._packed.data_ptr())
 
-    def _compute(self, rows: Tensor, outputs: Tensor, *, added: Tensor | None, relu: bool) -> None:
-        _library().linear_float(
-            rows.data_ptr(),
-            rows.stride(0),
-            len(rows),
-            self.inputs,
-            self._packed.data_ptr(),
-            self.outputs,
-            self._bias.data_ptr(),
-            _pointer(added),
-            self.outputs,
-            relu,
-            outputs.data_ptr(),
-            self.outputs,
-            torch.get_num_threads(),
-        )
+    def _kernel(self) -> tuple[Any, ...]:
+        return _library().linear_float, self._packed.data_ptr()
 
     def structure(self) -> "_RecurrentProduct":
         return _RecurrentProduct(self._packed.data_ptr(), None, None, self._bias.data_ptr())
@@ -99,26 +103,9 @@ class Int8Product(_Product):
             plain.data_ptr(), self.outputs, self.inputs, self._packed.data_ptr(), self._offsets.data_ptr()
         )
 
-    def _compute(self, rows: Tensor, outputs: Tensor, *, added: Tensor | None, relu: bool) -> None:
-        _check_memory(
-            _library().linear_int8(
-                rows.data_ptr(),
-                rows.stride(0),
-                len(rows),
-                self.inputs,
-                self._packed.data_ptr(),
-                self._offsets.data_ptr(),
-                self._scales.data_ptr(),
-                self.outputs,
-                self._bias.data_ptr(),
-                _pointer(added),
-                self.outputs,
-                relu,
-                outputs.data_ptr(),
-                self.outputs,
-                torch.get_num_threads(),
-            )
-        )
+    def _kernel(self) -> tuple[Any, ...]:
+        weights = (self._packed, self._offsets, self._scales)
+        return _library().linear_int8, *(part.data_ptr() for part in weights)
 
     def structure(self) -> "_RecurrentProduct":
         parts = (self._packed, self._offsets, self._scales, self._bias)
