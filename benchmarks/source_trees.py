@@ -34,9 +34,13 @@ class SourceTree(NamedTuple):
             raise ContenderError(f"{self.name}: {error}") from error
 
     def environment(self, *, threads: int) -> dict[str, str]:
-        """Environment variables that set these sources and the number of threads, and hide matplotlib."""
+        """Environment variables that set these sources and the number of threads, and hide matplotlib.
+
+        Bytecode is kept, as it is for an installed package, even where the caller's environment says otherwise.
+        """
         sources = os.pathsep.join(map(str, (self.root / "src", HIDDEN)))
-        return {**os.environ, "PYTHONPATH": sources, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+        bytecode = {"PYTHONDONTWRITEBYTECODE": ""}
+        return {**os.environ, **bytecode, "PYTHONPATH": sources, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
 
 
 def this_tree() -> SourceTree:

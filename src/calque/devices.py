@@ -10,6 +10,9 @@ gc.disable()  # torch creates objects by the hundred thousand as it is imported,
 import torch  # noqa: E402
 
 if _is_collecting:
+    if not gc.get_freeze_count():  # a process that froze its objects keeps them frozen
+        gc.freeze()
+        gc.unfreeze()  # into the oldest generation at once, instead of two collections that search them for garbage
     gc.enable()
 
 from calque.errors import ConfigError  # noqa: E402

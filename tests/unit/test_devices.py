@@ -1,6 +1,8 @@
 """Selecting devices by name."""
 
 import platform
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -44,3 +46,12 @@ def test_bfloat16_needs_instructions_of_its_own(bf16: bool, amx: bool, monkeypat
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bf16)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     assert multiplies_bfloat16() is (bf16 or amx)
+
+
+@pytest.mark.parametrize("before", ["pass", "gc.disable()", "gc.freeze()"])
+def test_importing_torch_leaves_the_garbage_collector_as_it_was(before: str) -> None:
+    state = "gc.isenabled(), gc.get_freeze_count() > 0"
+    code = f"import gc; {before}; state = {state}; import calque.devices; assert ({state}) == state; print(state)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"({before != 'gc.disable()'}, {before == 'gc.freeze()'})"
