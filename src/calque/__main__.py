@@ -1,6 +1,6 @@
 """`python -m calque` runs the command `calque`.
 
-The worker processes of data preparation import this module again; they do not load the commands.
+The worker processes of data preparation import this module too; only the main process loads the commands.
 """
 
 if __name__ == "__main__":

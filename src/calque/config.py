@@ -66,8 +66,8 @@ Values = dict[str, Any]
 def refuse_unused(config: Config, uses: Mapping[str, tuple[bool, str]], info: ValidationInfo) -> None:
     """Raises a ValueError that names every key that is set but has no effect, unless its value is the default.
 
-    `uses` maps a key to whether it has an effect, and to the setting that it needs to have one. Default values are
-    accepted even if set explicitly, because a config that was written to a file lists all of them.
+    `uses` maps each key to two values: whether the key has an effect, and the setting with which it would have one.
+    Default values are accepted even if set explicitly, because a config that was written to a file lists all of them.
     """
     if (info.context or {}).get("written"):
         return
@@ -264,7 +264,7 @@ def _value(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int() if value.bit_length() > 64 * 16:
-            raise ConfigError(f"{_shown(value)}: too large a number for a config")
+            raise ConfigError(f"{_shown(value)}: the number is too large for a config; at most 1,024 bits are allowed")
         case int() | float():
             return repr(value)
         case str() | Path():

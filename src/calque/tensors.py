@@ -65,7 +65,7 @@ def map_rows(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
             parts = [map_rows(function, part) for part in tree]
             mapped = type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
         case _:
-            raise TypeError(f"not a tree of tensors: {type(tree).__name__}")
+            raise TypeError(f"a tree of tensors contains only tensors, tuples and None; found {type(tree).__name__}")
     return mapped  # type: ignore[no-any-return]
 
 
@@ -82,7 +82,7 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
 
 
 def move_rows(tree: Tree, rows: Tensor, *, size: int) -> Tree:
-    """`select_rows` for states of fixed shape: a node with a method `moved` also gets room for `size` tokens."""
+    """`select_rows` for preallocated states: a node with a method `moved` is also extended to hold `size` tokens."""
     if hasattr(tree, "moved"):
         return tree.moved(rows, size=size)  # type: ignore[no-any-return]
     if isinstance(tree, tuple):
@@ -168,7 +168,7 @@ def _best_by_key(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _top(scores: Tensor, *, count: int, blocks: Sequence[int] = (64, 8)) -> tuple[Tensor, Tensor]:
-    """`topk`. On a CPU, only the blocks of 64, then 8 values with the largest maxima are searched.
+    """`topk`, faster on a CPU, where only the blocks (of 64, then of 8 values) with the largest maxima are searched.
 
     The `count` best values lie in at most `count` blocks. With 8,000 values and a `count` of 11, this is twice as fast.
     """

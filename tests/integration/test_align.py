@@ -191,8 +191,8 @@ def test_what_cannot_be_aligned_is_rejected(command: Command, files: dict[str, P
     source, target = pair_options(files)[:2], pair_options(files)[2:]
     refused(command("align", *source, "--target", short), "has 200 lines", "has 199")
     refused(command("align", *source), "--target", "missing")
-    refused(command("align"), "found no corpora; give one: --source and --target")
-    refused(command("align", *source, *target, "--tsv", files["source"]), "found 2 corpora")
+    refused(command("align"), "the options name no corpora; give exactly one: --source and --target")
+    refused(command("align", *source, *target, "--tsv", files["source"]), "the options name 2 corpora")
     refused(command("align", "--tsv", tmp_path / "one.tsv"), "one.tsv: line 1", "1 column")
     refused(command("align", "--source", invalid, *target), "invalid: line", "0xfc is not UTF-8 here", "iconv")
     refused(command("align", "--source", tmp_path / "missing", *target), "missing: No such file")
@@ -200,16 +200,16 @@ def test_what_cannot_be_aligned_is_rejected(command: Command, files: dict[str, P
     refused(command("align", *source, *target, "--model", "ibm4"), "--model: 'ibm4' is not one of hmm, ibm2, ibm1")
     for option, value, low, high in (("--tension", 21, 0, 20), ("--dirichlet", 0.001, 0.01, 10)):
         ibm2 = command("align", *source, *target, "--model", "ibm2", option, value)
-        refused(ibm2, f"{option}: {float(value)}; expected a number from {low} to {high}")
+        refused(ibm2, f"{option} is {float(value)}; expected a number from {low} to {high}")
         refused(command("align", *source, *target, option, 1), f"{option} has no effect on --model hmm")
-    refused(command("align", *source, *target, "--dictionary", "a", "--lexicon", "a"), "name two files")
+    refused(command("align", *source, *target, "--dictionary", "a", "--lexicon", "a"), "name two different files")
     refused(command("align", *source, *target, "--symmetrise", "grow"), "--symmetrise: 'grow' is not one of")
     refused(command("align", *source, *target, "--iterations", 0, 5), "--iterations is 0 5", "at least 1")
     for arguments in ((*source, *target, "--iterations", 5), ("--iterations", 5, *source, *target)):
         refused(command("align", *arguments), "--iterations needs 2 values, N N: the EM iterations of IBM 1, and those")
     refused(command("align", *source, *target, "--output", files["source"]), "is also an input")
     refused(command("align", *source, *target, "--lexicon", tmp_path), "is a folder; name a file for --lexicon")
-    refused(command("align", *source, *target, "--output", "a", "--lexicon", "a"), "name two files")
+    refused(command("align", *source, *target, "--output", "a", "--lexicon", "a"), "name two different files")
     refused(
         command("align", *source, *target, "--source-column", 1, "--target-column", 2), "have no effect without --tsv"
     )

@@ -161,7 +161,7 @@ def test_evaluation_scores_captions_and_attention(run, folder, command: Command,
     bare.write_text(f'{{"image": "{folder}/valid/0.png", "caption": "a"}}\n')
     assert "attention" not in command("evaluate", run, "--images", bare).out
     bare.write_text(f'{{"image": "{folder}/valid/0.png"}}\n')
-    assert "1 images have no caption" in command("evaluate", run, "--images", bare).err
+    assert "1 images have no reference caption" in command("evaluate", run, "--images", bare).err
     for option in (("--text", manifest), ("--metric", "rouge"), ("--pooling", "mean"), ("--include-seen",)):
         refused = command("evaluate", run, "--images", manifest, *option)
         assert refused.code == 2 and "--images is for a captioner and cannot be combined" in refused.err

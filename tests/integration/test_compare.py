@@ -176,7 +176,7 @@ def test_mistakes(trained: Path, held_out: dict[str, Path], tmp_path: Path, comm
     both = [f"other={good}", good]
     with_reference = ["--reference", reference]
     for arguments, message in (
-        ([good, *with_reference], "one system to compare; give at least two runs"),
+        ([good, *with_reference], "one system was given; give at least two runs"),
         (with_reference, "no system to compare"),
         ([good, short, *with_reference], "short has 1 lines, but the reference has 30"),
         ([*both, "--reference", short], "other has 30 lines, but the reference has 1"),
@@ -187,7 +187,7 @@ def test_mistakes(trained: Path, held_out: dict[str, Path], tmp_path: Path, comm
         ([*both, *with_reference, "--metric", "bleu,comet"], "unknown metric 'comet': choose from bleu, chrf, ter"),
         ([*both, *with_reference, "--metric", ","], "--metric is empty"),
         ([good, tmp_path / "none", *with_reference], "none: no such run, model folder or file"),
-        ([good, good, *with_reference], "given more than once; name each system"),
+        ([good, good, *with_reference], "several systems are called '"),
         (both, "give --source and --reference for translation"),
         ([*both, "--source", good], "--reference is missing"),
         ([*both, *with_reference, "--text", good], "--reference and --text belong to different tasks"),

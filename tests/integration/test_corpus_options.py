@@ -185,7 +185,7 @@ def test_mistakes_with_tables(command: Command, corpus: dict[str, Path], tmp_pat
     source = corpus["source"]
     for arguments, message in (
         (["--csv", wide], f"{wide} has 3 columns: 'id', 'en', 'de'; choose two with --source-column"),
-        (["--csv", wide, *named], f"{wide}: line 3: 2 columns separated by ',', but the header has 3"),
+        (["--csv", wide, *named], f"{wide}: line 3: found 2 columns separated by ',', but the header has 3"),
         (["--csv", wide, "--source-column", "en"], "--source-column and --target-column must be given together"),
         (["--csv", wide, *named, "--no-header"], "cannot be given by name ('en' and 'de'); use column numbers"),
         (["--csv", wide, *named, "--delimiter", "ab"], "'ab' cannot be a delimiter"),
@@ -198,7 +198,7 @@ def test_mistakes_with_tables(command: Command, corpus: dict[str, Path], tmp_pat
         ),
         (["--jsonl", objects, "--header"], "--header and --no-header have no effect without --tsv or --csv"),
         (["--tsv", source, "--delimiter", ","], "--delimiter needs --csv"),
-        (["--tsv", source], f"{source}: line 1: 1 column separated by tabs, expected at least 2"),
+        (["--tsv", source], f"{source}: line 1: found 1 column separated by tabs, expected at least 2"),
         (["--tsv", tmp_path / "none"], "none: No such file"),
         (["--source", source, "--target", source, *named], "have no effect without --tsv, --csv or --jsonl"),
     ):

@@ -57,9 +57,9 @@ def test_an_ensemble_of_different_architectures(runs: dict[str, Path]) -> None:
 
 def test_models_of_other_vocabularies_are_rejected(runs: dict[str, Path]) -> None:
     one, stranger = calque.load(runs["one"]), calque.load(runs["stranger"])
-    with pytest.raises(calque.FolderError, match="ensemble: its pieces differ from those"):
+    with pytest.raises(calque.FolderError, match="pieces of a model of the ensemble differ from those"):
         one.with_ensemble([stranger])
-    with pytest.raises(calque.FolderError, match="language model: its pieces differ from those"):
+    with pytest.raises(calque.FolderError, match="pieces of the language model differ from those"):
         one.with_ensemble(language=calque.load(runs["strange language"]))
     half = calque.Translator(
         one.model,
@@ -67,7 +67,7 @@ def test_models_of_other_vocabularies_are_rejected(runs: dict[str, Path]) -> Non
         config=one.config,
         search=one.search,
     )
-    with pytest.raises(calque.FolderError, match="ensemble: its pieces differ from those"):
+    with pytest.raises(calque.FolderError, match="pieces of a model of the ensemble differ from those"):
         one.with_ensemble([half])
 
 

@@ -84,7 +84,7 @@ def test_a_pipe_into_a_file_loses_no_line_and_is_not_resumed(
     answer = command("translate", trained, "--input", pipe, "--output", output)
     feeding.join()
     assert answer.code == 0, answer.err
-    assert "the input is a pipe, so the output could not be resumed after an interruption" in answer.err
+    assert "the input is a pipe, so the output cannot be resumed if it is interrupted" in answer.err
     assert output.read_text(encoding="utf-8") == command("translate", trained, "--input", sentences).out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "output", "pipe"]
 

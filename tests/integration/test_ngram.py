@@ -229,7 +229,7 @@ def test_arpa_files_are_exported_and_imported(
 def test_unknown_words_of_a_prompt_are_named(runs: dict[str, Path], tmp_path: Path, command: Command) -> None:
     answer = command("generate", runs["lines"], "--prompt", "the zebra sees zebra", "--maximum", 2)
     assert answer.code == 0 and answer.err.count("zebra") == 1, answer.err
-    assert "prompt 1: not in the model's vocabulary, and therefore read as <unk>: 'zebra'" in answer.err
+    assert "prompt 1: these parts are not in the model's vocabulary and are read as <unk>: 'zebra'" in answer.err
     assert command("generate", runs["lines"], "--prompt", "the n1", "--maximum", 2).err == ""
     (tmp_path / "empty").write_text("")
     answer = command("score", runs["lines"], "--target", tmp_path / "empty")

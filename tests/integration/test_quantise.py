@@ -52,7 +52,7 @@ def test_inspection_uses_the_rounded_weights_in_float(
     answer = command("inspect", small, "a station", "--format", "json")
     assert answer.code == 0 and '"saliency"' in answer.out
     refused = command("inspect", small, "a station", "--precision", "int8")
-    assert refused.code == 2 and "a model with 8-bit products cannot be inspected; use float32" in refused.err
+    assert refused.code == 2 and "inspection needs gradients, which int8 does not support; use float32" in refused.err
 
 
 def test_mistakes_have_one_message_and_exit_code_2(model: Path, tmp_path: Path, command: Callable[..., Answer]) -> None:

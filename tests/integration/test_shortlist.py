@@ -329,7 +329,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "not safetensors": (replaced(b"no"), "not a shortlist"),
     "empty": (replaced(b""), "not a shortlist"),
     "a part is missing": (lambda path: save_file({"frequent": np.arange(3)}, path), "not a shortlist"),
-    "other pieces": (changed(vocabulary=lambda digest: digest[::-1].copy()), "not those of this model's tokenizer"),
+    "other pieces": (changed(vocabulary=lambda digest: digest[::-1].copy()), "another tokenizer than this model's"),
     "ids beyond the vocabulary": (changed(frequent=lambda ids: ids + 1000), "damaged"),
     "negative ids": (changed(targets=lambda ids: ids - 100), "damaged"),
     "no end mark": (changed(frequent=lambda ids: ids[ids != 2]), "damaged"),

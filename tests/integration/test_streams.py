@@ -123,7 +123,7 @@ def test_a_conversation_follows_all_options(trained: Path, tmp_path: Path) -> No
     try:
         _read_until(terminal, b"Ctrl-D ends.")
         os.write(terminal, b'</term>\na <term target="g g">b</term> c\n\x04')
-        _read_until(terminal, b"</term> without")  # reported, and the conversation goes on
+        _read_until(terminal, b"before this </term>")  # reported, and the conversation goes on
         assert process.wait(timeout=60) == 0
         (row,) = [json.loads(line) for line in (tmp_path / "out").read_text(encoding="utf-8").splitlines()]
         best = row["candidates"][0]["text"]

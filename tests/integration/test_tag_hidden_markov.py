@@ -58,7 +58,7 @@ def test_a_tagger_is_estimated_by_one_command(tmp_path: Path, command: Command) 
     assert "hidden Markov model of label trigrams" in card and "estimated on 300 sentences" in card
     assert "hidden-markov 3" in command("runs", tmp_path / "run").out
     again = command("train", "--resume", tmp_path / "run")
-    assert again.code == 0 and "its model is estimated" in again.err
+    assert again.code == 0 and "its model has been estimated" in again.err
 
 
 def test_context_tells_the_labels_of_a_word_apart(run: Path, command: Command) -> None:

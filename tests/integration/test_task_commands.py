@@ -106,7 +106,7 @@ def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
         (["data", "check", "--conll", columns], "has 3 columns; name them all with --columns"),
         (
             ["data", "check", "--conll", conllu, *named],
-            f"--columns has no effect on CoNLL-U, whose columns have fixed names, and {conllu}",
+            f"whose columns have fixed names: {conllu}; leave the option out",
         ),
         (["train", "--conll", conllu, "--valid-conll", conllu, *named], "--columns has no effect on CoNLL-U"),
         (

@@ -136,7 +136,8 @@ def test_recordings_are_inspected_in_every_format(spoken: Spoken, tmp_path: Path
     assert given.code == 0 and "low high (given)" in given.out and "warning" not in given.err
     unknown = command("inspect", spoken.run, "--audio", first, "--target", "low lower")
     assert (
-        f"warning: --target for {spoken.run}: not in the model's vocabulary" in unknown.err and "'lower'" in unknown.err
+        f"warning: --target for {spoken.run}: these parts are not in the model's vocabulary" in unknown.err
+        and "'lower'" in unknown.err
     )
 
 

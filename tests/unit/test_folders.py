@@ -550,5 +550,5 @@ def test_a_model_of_format_1_is_a_translation_model_with_vocabularies_by_column(
         "joint": False,
     }
     assert upgrades.upgrade_model(earlier, format=2, origin="x") == earlier
-    with pytest.raises(FolderError, match=r"x: a language model of an earlier version.*calque train --text FILE"):
+    with pytest.raises(FolderError, match=r"x: this is a language model of an earlier .*calque train --text FILE"):
         upgrades.upgrade_model({"model": {"encoder": {"kind": "none"}}}, format=1, origin="x")

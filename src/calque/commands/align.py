@@ -57,7 +57,7 @@ def align(
         str,
         choice_option(
             choices=MODELS,
-            help="hmm: prefers to link neighbours to neighbours; ibm2: prefers the diagonal; ibm1: ignores positions.",
+            help="hmm: prefers short jumps between links; ibm2: prefers the diagonal; ibm1: ignores positions.",
         ),
     ] = "hmm",
     iterations: Annotated[
@@ -130,7 +130,7 @@ def align(
         if value is not None and model != "ibm2":
             raise ConfigError(f"{option} has no effect on --model {model}; leave it out, or use --model ibm2")
         if value is not None and not bounds[0] <= value <= bounds[1]:
-            raise ConfigError(f"{option}: {value}; expected a number from {bounds[0]:g} to {bounds[1]:g}")
+            raise ConfigError(f"{option} is {value}; expected a number from {bounds[0]:g} to {bounds[1]:g}")
     if tension is not None:
         settings = settings._replace(tension=tension, learns_tension=False)
     inputs = (source, target, tsv, csv, jsonl, reference)
@@ -141,7 +141,7 @@ def align(
         refuse_output(path, *inputs, output, option=option)
     for first, second in combinations(outputs, 2):
         if outputs[first] is not None and outputs[first] == outputs[second]:
-            raise ConfigError(f"{first} and {second} are both {outputs[first]}; name two files")
+            raise ConfigError(f"{first} and {second} are both {outputs[first]}; name two different files")
     columns = TableColumns(source_column, target_column, header, delimiter)
     corpus = _corpus(source, target, Tables(*([path] if path else None for path in (tsv, csv, jsonl))), columns=columns)
     pairs = read_text_pairs(corpus, keep_case=case)
@@ -175,7 +175,8 @@ def _corpus(source: Path | None, target: Path | None, tables: Tables, *, columns
     corpora += tables.corpora(columns)
     if len(corpora) != 1:
         raise ConfigError(
-            f"found {len(corpora) or 'no'} corpora; give one: --source and --target, or --tsv, --csv or --jsonl"
+            f"the options name {len(corpora) or 'no'} corpora; give exactly one: --source and --target, or --tsv, "
+            "--csv or --jsonl"
         )
     (corpus,) = DataConfig.model_validate({"train": corpora}).train
     return corpus  # type: ignore[return-value]

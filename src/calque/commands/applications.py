@@ -66,7 +66,7 @@ def application(names: Iterable[str]) -> typer.Typer:
 
 
 def application_for(arguments: Sequence[str]) -> typer.Typer:
-    """The application with only the command that the arguments name; with all commands for help, errors, completion."""
+    """The application with only the command that the arguments name; with all commands if none, or for completion."""
     is_completing = any(name.endswith("_COMPLETE") for name in os.environ)
     is_known = bool(arguments) and arguments[0] in COMMANDS
     return application([arguments[0]] if is_known and not is_completing else COMMANDS)

@@ -63,7 +63,7 @@ def caption(
     """Generate captions for images.
 
     Writes one line per image, in the order of the arguments. An image that cannot be decoded is reported and leaves an
-    empty line; the exit code is then 2.
+    empty line (with --json, an object with the error); the exit code is then 2.
 
     With --nbest, each line contains the path of the image, the score and the caption, separated by tabs. With --json,
     each object contains all candidates with their pieces and log-probabilities and, with --attention-weights, their
@@ -121,7 +121,7 @@ def caption(
 def _lines(path: Path, caption: "Caption", *, nbest: int, as_json: bool, grid: int | None) -> Iterator[bytes]:
     """Yields the output lines for one image.
 
-    `grid` is the side of the attention grid; if it is None, no attention weights are written.
+    `grid` is the number of rows, and of columns, of the attention grid; if None, no attention weights are written.
     """
     if as_json:
         shape = {} if grid is None else {"grid": [grid, grid]}

@@ -53,7 +53,7 @@ def evaluate_captioner(
     refuse_idle_beam_settings(settings, search=search, unused=UNUSED)
     entries = manifest_entries(images)
     if without := sum(not entry.captions for entry in entries):
-        raise DataError(f"{images}: {without:,} images have no caption to compare with")
+        raise DataError(f"{images}: {without:,} images have no reference caption; add captions to the manifest")
     captions = _captions(captioner, entries, search=search)
     if output is not None:
         with sink(output) as out:

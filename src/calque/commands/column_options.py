@@ -38,8 +38,8 @@ def file_format(path: Path) -> "ColumnFormat | None":
 def found_format(path: Path, *, is_columns: bool = False) -> "ColumnFormat | None":
     """The format of a file of labelled words, according to its suffix.
 
-    A file with an unknown suffix is a column file if `is_columns`, and CoNLL-U if its first word line is; otherwise its
-    format is None.
+    If the suffix is unknown, the file is a column file if `is_columns` is true. Otherwise it is CoNLL-U if its first
+    word line has the form of CoNLL-U, and its format is None if not.
     """
     if format := file_format(path):
         return format
@@ -71,8 +71,8 @@ def refuse_idle_columns(columns: str | None, *paths: Path | None) -> None:
     if columns and given and all(is_conllu(path, columns=columns) for path in given):
         listed = ", ".join(map(str, given))
         raise ConfigError(
-            f"--columns has no effect on CoNLL-U, whose columns have fixed names, and {listed} is CoNLL-U by its name; "
-            "leave the option out"
+            "--columns has no effect on CoNLL-U files (recognised by their suffix), whose columns have fixed names: "
+            f"{listed}; leave the option out"
         )
 
 

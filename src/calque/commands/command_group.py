@@ -1,4 +1,4 @@
-"""The class of the command groups `calque` and `calque data`, which parses their arguments and runs their commands."""
+"""The class of the command groups `calque`, `calque data` and `calque ngram`; it parses arguments and runs commands."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from calque.errors import ConfigError
 
 
 class CommandGroup(PlainHelp, TyperGroup):
-    """A group of commands. A usage error in any of them raises a ConfigError with a single message."""
+    """A group of commands. Errors in the command line are raised as a ConfigError that says how to get help."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Runs a command line; help texts call the program `calque`, however it was started."""

@@ -40,7 +40,7 @@ def compare(
     reference: Annotated[Path | None, file_option(help="The reference translations, one per line.")] = None,
     target: Annotated[
         Path | None,
-        file_option(help="The translation (or other partner) of each --source line; sentence vectors must find it."),
+        file_option(help="The translation (or other partner) of each --source line, to compare sentence vectors."),
     ] = None,
     text: Annotated[Path | None, file_option(help="A text file, to compare language models.")] = None,
     conll: Annotated[
@@ -48,7 +48,7 @@ def compare(
     ] = None,
     sequences: Annotated[
         Path | None,
-        file_option(help="A file of histories, to compare recommenders; the last item of each is the target."),
+        file_option(help="A file of user histories, to compare recommenders; the last item of each is the target."),
     ] = None,
     images: Annotated[Path | None, file_option(help="A manifest of images, to compare captioners.")] = None,
     audio: Annotated[
@@ -95,7 +95,7 @@ def compare(
     sentences: Annotated[
         int | None,
         count_option(
-            help="How many of the sentences that improved most, and of those that fell most, to show; 1000 by default."
+            help="How many of the most improved, and of the most worsened, sentences to show; 1000 by default."
         ),
     ] = None,
     beam: Annotated[
@@ -187,7 +187,7 @@ def compare(
 def _refuse_few(arguments: list[Argument]) -> None:
     if len(arguments) < 2:
         count = "one system" if arguments else "no system"
-        raise ConfigError(f"{count} to compare; give at least two runs, model folders or output files")
+        raise ConfigError(f"{count} was given; give at least two runs, model folders or output files to compare")
 
 
 def _refuse_output(output: Path | None, inputs: list[Path | None]) -> None:

@@ -45,7 +45,7 @@ def compare_captions(request: ComparisonRequest) -> Document:
 
 
 def _captioned(argument: Argument, entries: "Sequence[Entry]", *, options: Options) -> "System":
-    """Captions all images with a model; returns the captions and facts about the model."""
+    """Captions all images with a model; returns the captions and facts such as the model's size and speed."""
     from calque.commands.caption_scores import UNUSED
     from calque.commands.loading import refuse_idle_beam_settings, search_of
     from calque.commands.progress import counting

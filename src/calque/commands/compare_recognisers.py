@@ -55,7 +55,7 @@ def compare_recordings(request: ComparisonRequest) -> Document:
 
 
 def _transcribed(argument: Argument, test: AudioTest, *, options: Options) -> "TranscribedSystem":
-    """Transcribes all recordings with a model; returns the transcripts and facts about the model."""
+    """Transcribes all recordings with a model; returns the transcripts and facts such as the model's size and speed."""
     from calque.commands.loading import search_of
     from calque.commands.progress import counting
     from calque.commands.recogniser_scores import refuse_idle_speech_settings

@@ -1,4 +1,4 @@
-"""`calque compare --sequences`: compares recommenders, as a JSON document and as tables for the terminal."""
+"""`calque compare --sequences`: compares recommenders by how high they rank the last item of each user."""
 
 import time
 from collections import Counter

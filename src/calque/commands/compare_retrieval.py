@@ -14,7 +14,7 @@ SHOWN = 10  # pairs in the terminal
 
 
 def compare_vectors(request: ComparisonRequest) -> Document:
-    """Compares the sentence vectors of models on two files of partner sentences; returns a JSON document."""
+    """Compares the sentence vectors of models on two files that are parallel line by line; returns a JSON document."""
     from calque.engine import load
     from calque.evaluation.comparison.retrievals import RetrievalSystem, RetrievalTest, compare_retrievals
 

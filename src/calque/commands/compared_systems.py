@@ -49,7 +49,7 @@ class Argument(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The path of the system, and its kind: hypotheses (a file with its output), run or model."""
+        """The path of the system, its search settings, and its kind: hypotheses (for an output file), run or model."""
         kind = "hypotheses" if self.is_file else "run" if (self.path / "model").is_dir() else "model"
         return {"path": str(self.path), "kind": kind, "settings": list(self.settings)}
 
@@ -114,7 +114,7 @@ def _named(arguments: Sequence[Argument]) -> list[Argument]:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ConfigError(
-            f"{', '.join(map(repr, repeated))}: given more than once; name each system, e.g. base=runs/1 wide=runs/2"
+            f"several systems are called {', '.join(map(repr, repeated))}; name them, e.g. base=runs/1 wide=runs/2"
         )
     groups = {argument.group for argument in arguments}
     if taken := [
@@ -241,7 +241,7 @@ def run_facts(run: Path) -> dict[str, Any]:
         metrics = read_journal(run / "metrics.jsonl", counts=("step",))
         timing = read_journal(run / "timing.jsonl", counts=("step",))
     except UserError as error:
-        typer.echo(f"{error}; the comparison leaves out how this run was trained", err=True)
+        typer.echo(f"{error}; the comparison does not show how this run was trained", err=True)
         return {}
     train = [line for line in metrics if line.get("kind") == "train"]
     valid = [line for line in metrics if line.get("kind") == "valid" and "averaged" not in line]
@@ -294,13 +294,13 @@ def training_data(arguments: Sequence[Argument]) -> "tuple[DataConfig, str] | No
         try:
             data = check(DataConfig, section(read_toml(file), "data", origin=file), origin=str(file), written=True)
         except UserError as error:
-            typer.echo(f"{error}\n{argument.path}: the comparison leaves out its training data", err=True)
+            typer.echo(f"{error}\n{argument.path}: the comparison does not use the training data of this run", err=True)
             continue
         files = [path for corpus in data.train for path in paths(corpus).values()]
         if missing := [str(path) for path in files if not path.is_file()]:
             typer.echo(
-                f"{argument.path}: its training data {', '.join(missing)} no longer exists, so the comparison leaves "
-                "it out; name it with --train-source and --train-target",
+                f"{argument.path}: the comparison does not use the training data of this run, because these files are "
+                f"missing: {', '.join(missing)}; name them with --train-source and --train-target, or --train-text",
                 err=True,
             )
             continue

@@ -1,4 +1,4 @@
-"""Shell completion of system names and settings.
+"""Shell completion of the names of systems (predefined models) and of settings.
 
 Names are read from the source files: importing the classes would import torch, which is too slow for a completion.
 """
@@ -23,7 +23,7 @@ SYSTEM_FILES = ("translation_systems", "text_systems", "recommender_systems", "s
 
 
 def system_names(incomplete: str = "") -> list[str]:
-    """The names of systems that begin with the text `incomplete`."""
+    """The names of systems (predefined models), such as `tiny`, that begin with `incomplete`."""
     sources = "".join(_source(f"models/{file}.py") for file in SYSTEM_FILES)
     names = re.findall(r'^    "([\w-]+)": System\(', sources, re.MULTILINE)
     return [name for name in names if name.startswith(incomplete)]

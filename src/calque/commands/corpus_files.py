@@ -131,7 +131,7 @@ class CorpusFiles(NamedTuple):
 
 
 def _pair_option(files: CorpusFiles | HeldOutFiles, *, prefix: str) -> str:
-    """The first option of a role that names sentence pairs; empty if there is none."""
+    """The first option given that names sentence pairs, such as --source, with this prefix; empty if there is none."""
     options = {"source": files.source, "target": files.target, **files.tables._asdict()}
     return next((f"{prefix}{option}" for option, paths in options.items() if paths), "")
 

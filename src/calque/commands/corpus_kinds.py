@@ -137,7 +137,7 @@ def add_alignments(corpora: list[dict[str, Any]], alignments: Paths) -> None:
 
 
 def task_kind(values: dict[str, Any]) -> str:
-    """The kind of task that unchecked config values set; if the task section sets none, the model's default task."""
+    """The kind of task in config values that are not validated yet; if none is set, the default task of the model."""
     from calque.experiment.settings import with_kinds
 
     task = with_kinds(values).get("task", {})

@@ -131,7 +131,9 @@ def _named_files(
     label: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", rich_help_panel=DATA, help="The column to predict; by default upos, or the last column."
+            metavar="NAME",
+            rich_help_panel=DATA,
+            help="The column to predict; by default upos in CoNLL-U, and the last column in other files.",
         ),
     ] = None,
     sequences: Annotated[

@@ -57,8 +57,8 @@ def check(
     It also counts characters (for taggers: words) outside the vocabulary that training would build from these corpora.
     They are lost, or encoded as bytes if the tokenizer has byte pieces.
 
-    Pairs of single words, such as inflected forms or pronunciations, are recognised. They are better read character by
-    character, which training does unless a text setting is given.
+    Pairs of single words, such as inflected forms or pronunciations, are detected. Training splits them into characters
+    unless a text setting is given.
 
     Padding is the share of padded positions in a batch. With exact shapes, the default, a batch is as wide as its
     longest row. Static shapes (training.batch.shapes) use a few fixed sizes, for compiled models.

@@ -134,7 +134,7 @@ def embed(
 
 
 def reader_of(loaded: "Loaded", side: str | None, *, default: str, option: str) -> "VectorReader":
-    """The reader that encodes texts of a side; raises an error if a side is given but the model has no sides."""
+    """The reader that encodes source or target texts; `side` is rejected if the model encodes all texts alike."""
     from calque.engine import SentenceEncoder, model_kind
     from calque.engine.sentence_vectors import EmbedsText
 

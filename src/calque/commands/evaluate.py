@@ -73,7 +73,7 @@ def evaluate(
     reference: Annotated[Path | None, file_option(help="The reference translations, one per line.")] = None,
     target: Annotated[
         Path | None,
-        file_option(help="The translation (or other partner) of each --source line; sentence vectors must find it."),
+        file_option(help="The translation (or other partner) of each --source line, to score sentence vectors."),
     ] = None,
     pooling: Annotated[
         str | None,
@@ -97,7 +97,7 @@ def evaluate(
     ] = None,
     sequences: Annotated[
         Path | None,
-        file_option(help="A file of histories, for a recommender; the last item of each user is the target."),
+        file_option(help="A file of user histories, for a recommender; the last item of each is the target."),
     ] = None,
     exclude_seen: Annotated[
         bool | None,

@@ -142,7 +142,7 @@ def _why_idle(key: str, search: "SearchConfig") -> str | None:
 
 
 def _is_streamable(search: "SearchConfig", *, nbest: int) -> bool:
-    """Whether a text can be printed while it is generated: it has no competitors and cannot be discarded.
+    """Whether a text can be printed while it is generated: it is the only candidate and cannot be discarded.
 
     Search discards a text only if `no_repeat` allows no further piece before the minimum length.
     """
@@ -203,6 +203,6 @@ def _write(candidates: Sequence["Candidate"], *, prompt: str, stops: Sequence[st
 
 
 def cut(text: str, stops: Sequence[str], *, behind: int) -> int:
-    """The position at which a text ends: that of the first stop string after the prompt, or else its length."""
+    """The position of the first stop string after the prompt, which has length `behind`; if none, the text's length."""
     places = [place for string in stops if (place := text.find(string, behind)) >= 0]
     return min(places, default=len(text))

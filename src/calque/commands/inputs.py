@@ -61,7 +61,7 @@ def input_lines(path: Path | None, *, limit: int | None = None, invalid: "Invali
 
 
 def raw_input_lines(path: Path | None, *, limit: int) -> Iterator[bytes]:
-    """Yields the lines of a file, or of standard input, as bytes with their line ends."""
+    """Yields the lines of a file, or of standard input, as bytes with line ends; cuts lines over `limit` bytes."""
     from calque.data.lines import file_lines, raw_lines, readable
 
     if path is not None:
@@ -87,12 +87,12 @@ def _standard_input() -> AbstractContextManager[BinaryIO]:
 def device_and_precision(device: str, precision: str, *, gradients: bool = False) -> "tuple[DeviceName, PrecisionName]":
     """The values of --device and --precision, checked.
 
-    Integer products have no gradients. If `gradients` are needed, int8 is rejected, and `auto` means float32.
+    If `gradients` are needed, int8 is rejected, because its products have no gradients, and `auto` means float32.
     """
     from calque.devices import DEVICES, PRECISIONS
 
     if gradients and precision == "int8":
-        raise ConfigError("--precision int8: a model with 8-bit products cannot be inspected; use float32")
+        raise ConfigError("--precision int8: inspection needs gradients, which int8 does not support; use float32")
     if gradients and precision == "auto":
         precision = "float32"
     return choice(device, DEVICES, option="--device"), choice(precision, PRECISIONS, option="--precision")
@@ -105,7 +105,9 @@ def warn_unknown(text: str, *, encode: Callable[[str], Sequence[int]], name: str
     if count := list(encode(text)).count(UNK):
         unknown = [word for word in text.split() if UNK in encode(word)]
         listed = ", ".join(map(repr, dict.fromkeys(unknown))) if unknown else f"{count:,} pieces"
-        typer.echo(f"warning: {name}: not in the model's vocabulary, and therefore read as <unk>: {listed}", err=True)
+        typer.echo(
+            f"warning: {name}: these parts are not in the model's vocabulary and are read as <unk>: {listed}", err=True
+        )
 
 
 def choice(value: str, choices: Sequence[str], *, option: str) -> Any:

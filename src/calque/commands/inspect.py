@@ -116,7 +116,7 @@ def inspect(
         bool,
         typer.Option(
             "--saliency",
-            help="Also show how strongly each source piece affects each output (gradients); default without attention.",
+            help="Also show how source pieces affect outputs (gradients); the default for models without attention.",
         ),
     ] = False,
     states: Annotated[
@@ -153,7 +153,7 @@ def inspect(
     For language models, it shows what could come next; for taggers, the probabilities of all labels; for sentence
     encoders, the cosines between all sentences (or between them and those of --target) and a map of them in two
     dimensions; for recommenders, the candidates and what each item of the history contributes; for speech recognisers,
-    when each word is heard, the CTC posteriors, attention, and the scores of the candidates part by part.
+    the time of each word, the CTC posteriors, attention, and the components of each candidate's score.
 
     Examples:
 
@@ -275,7 +275,7 @@ def _refuse_beside_gradients(options: Mapping[str, Any]) -> None:
 
 
 def _file_questions(files: Mapping[str, list[Path] | None], *, target: str | None, is_text: bool) -> list[Question]:
-    """One question per image or recording; raises a ConfigError if these files are combined with other input."""
+    """The images or recordings to inspect, one `Question` each; raises a ConfigError if they are combined with text."""
     given = _given(files)
     if given and is_text:
         raise ConfigError(f"both {given[0]} and sentences were given; give only one of them")
@@ -290,7 +290,7 @@ def _file_questions(files: Mapping[str, list[Path] | None], *, target: str | Non
 
 
 def _refuse_other_files(model: Path, task: "TaskInspection[Any, Any]", *, given: Sequence[str]) -> None:
-    """Raises a ConfigError if a model is given images or recordings that it does not read, or sentences instead."""
+    """Raises a ConfigError for images or recordings that the model does not read, or if those it reads are missing."""
     from calque.commands.inspect_tasks import TASKS
 
     for name in given:

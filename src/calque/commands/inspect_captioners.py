@@ -17,7 +17,7 @@ from calque.inspection.document import Weights, as_lists
 
 
 class CaptionInspection(TaskInspection[Captioner, CaptionView]):
-    """Queries captioners about images, and shows the captions and the attention of their words."""
+    """Runs captioners on images, and shows the captions and the attention of their words."""
 
     task = "captioning"
     models = "captioners"

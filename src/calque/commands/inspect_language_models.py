@@ -19,7 +19,7 @@ from calque.inspection.task_pictures import TEXT_PICTURES, draw_text
 
 
 class TextInspection(TaskInspection[TextGenerator, TextView]):
-    """Queries language models about texts, which they read and continue, and shows the results."""
+    """Runs language models on texts, and shows their predictions and continuations."""
 
     task = "language-modelling"
     models = "language models"

@@ -18,7 +18,7 @@ FORMATS = ("text", "json", "html", "svg", "png")
 
 
 def output_format(format: str | None, output: Path | None) -> str:
-    """The format of --format or, by default, that of the output's suffix; a picture must have the right suffix."""
+    """The format: that of --format or, by default, of the suffix of --output; pictures need the matching suffix."""
     suffix = output.suffix.lower().removeprefix(".") if output is not None else "text"
     suffix = "text" if suffix == "txt" else suffix
     chosen: str = choice(format, FORMATS, option="--format") if format is not None else suffix

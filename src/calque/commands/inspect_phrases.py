@@ -1,4 +1,4 @@
-"""`calque inspect` of statistical models: shows the phrases of a translation, and the scores of each phrase."""
+"""`calque inspect` of statistical translation models: shows the phrases of a translation and their scores."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from calque.inspection.phrase_view import PhraseView, inspect_phrases, phrase_su
 
 
 class PhraseInspection(TaskInspection[PhraseTranslator, PhraseView]):
-    """Queries statistical models about sentences, and shows the phrases of their translations."""
+    """Runs statistical translation models on sentences, and shows the phrases of the translations."""
 
     task = "statistical translation"
     models = "statistical translation models"
@@ -41,7 +41,7 @@ class PhraseInspection(TaskInspection[PhraseTranslator, PhraseView]):
         return phrase_summary(loaded, name=name)
 
     def draw(self, path: Path, view: PhraseView, *, picture: str) -> list[str]:
-        raise ConfigError(f"{path}: statistical models cannot be drawn; write text, .json or .html")
+        raise ConfigError(f"{path}: translations of statistical models cannot be drawn; write text, .json or .html")
 
 
 def phrase_lines(view: PhraseView, *, name: str | None = None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The texts that `calque inspect` shows, from arguments, files of sentences, pairs of files, or column files."""
+"""The inputs that `calque inspect` shows: from arguments, files of sentences, pairs of files, or column files."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """A text to inspect (or a sentence with columns, or a history), with its translation if one is given."""
+    """An input to inspect (a text, a file name, a sentence with columns, a history), with its target text if given."""
 
     text: "str | Sentence | History"
     target: str | None = None
@@ -42,7 +42,7 @@ def refuse_search_settings(settings: Sequence[str], *, models: str) -> None:
 
 
 def questions_of(sentences: list[str], *, source: Path | None, target: str | None, limit: int) -> list[Question]:
-    """One question per sentence, or per line of the file `source` (at most `limit`), with its translation if given."""
+    """The sentences to inspect, given or in the first `limit` lines of `source`, with their translations if given."""
     if source is None:
         if not sentences:
             raise ConfigError(

@@ -29,7 +29,7 @@ PARTS = {"ctc": "CTC", "decoder": "decoder", "language": "language"}
 
 
 class RecordingInspection(TaskInspection[Recogniser, RecordingView]):
-    """Queries speech recognisers about recordings, and shows their transcripts with times and probabilities."""
+    """Runs speech recognisers on recordings, and shows the transcripts with times and probabilities."""
 
     task = "recognition"
     models = "speech recognisers"

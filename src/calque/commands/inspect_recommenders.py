@@ -30,7 +30,7 @@ SHOWN = 10  # candidates
 
 
 class RecommendationInspection(TaskInspection[Recommender, RecommendationView]):
-    """Queries recommenders about the histories of users, and shows the items that they recommend."""
+    """Runs recommenders on the histories of users, and shows the items that they recommend."""
 
     task = "recommendation"
     models = "recommenders"

@@ -22,7 +22,7 @@ from calque.inspection.sentence_similarity import (
 
 
 class SimilarityInspection(TaskInspection[SentenceEncoder, SimilarityView]):
-    """Queries sentence encoders about sentences, and shows the similarity of their vectors."""
+    """Runs sentence encoders on sentences, and shows the similarity of the vectors."""
 
     task = "embedding"
     models = "sentence encoders"
@@ -54,7 +54,7 @@ class SimilarityInspection(TaskInspection[SentenceEncoder, SimilarityView]):
 
 
 def similarity_lines(view: SimilarityView, *, name: str | None = None) -> Iterator[str]:
-    """Yields a table of the sentences: nearest sentences and, if there are partners, their cosines and ranks."""
+    """Yields a table of sentences, the nearest sentence of each and, if targets are given, their cosines and ranks."""
     if name is not None:
         yield f"model        {name}"
     if view.ranks is not None:

@@ -21,7 +21,7 @@ WIDEST = 12  # labels of a transition matrix that is printed whole
 
 
 class TaggingInspection(TaskInspection[Tagger, TaggingView]):
-    """Queries taggers about sentences, and shows the labels of their words."""
+    """Runs taggers on sentences, and shows the labels of the words."""
 
     task = "tagging"
     models = "taggers"

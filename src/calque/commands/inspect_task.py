@@ -1,4 +1,4 @@
-"""What `calque inspect` needs to know about a task: how to query its models, and how to show the results."""
+"""What `calque inspect` needs to know about a task: how to run its models, and how to show the results."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from calque.inspection.what_if import WhatIf
 
 Model = TypeVar("Model", bound=Loaded)
 Inspected = TypeVar("Inspected")
-"""What a model computed for a question, such as a `SentenceView`."""
+"""What a model computed for one input, such as a `SentenceView`."""
 
 
 class View(NamedTuple):
@@ -40,7 +40,7 @@ class ViewOptions(NamedTuple):
 
 
 class TaskInspection(ABC, Generic[Model, Inspected]):
-    """How to query the models of one task, and how to show what they compute."""
+    """How to run the models of one task, and how to show what they compute."""
 
     task: ClassVar[str]
     models: ClassVar[str]  # in messages, such as "captioners"
@@ -63,18 +63,18 @@ class TaskInspection(ABC, Generic[Model, Inspected]):
 
     @abstractmethod
     def values(self, view: Inspected, *, weights: Weights = as_lists) -> dict[str, Any]:
-        """A view as JSON values."""
+        """A view as JSON values; `weights` converts each tensor of weights, such as attention, to JSON."""
 
     @abstractmethod
     def draw(self, path: Path, view: Inspected, *, picture: str) -> list[str]:
         """Draws the kind of picture that `picture` names to a file; returns warnings."""
 
     def questions(self, loaded: Model, questions: list[Question], *, source: Path | None, limit: int) -> list[Question]:
-        """Converts questions (texts to inspect) to this task's form; `source` is the file they come from, if any."""
+        """Converts questions (inputs to inspect) to this task's form; `source` is the file they come from, if any."""
         return questions
 
     def views(self, models: Mapping[str, Model], questions: Sequence[Question], options: ViewOptions) -> list[View]:
-        """One view per question and model, sorted by question, then by model."""
+        """One view per question (input to inspect) and model, ordered by question, then by model."""
         return [self.view(loaded, name, question, options) for question in questions for name, loaded in models.items()]
 
     def brief(self, view: Inspected) -> Brief | None:

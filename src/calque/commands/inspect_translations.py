@@ -27,7 +27,7 @@ TERMS = {
 
 
 class TranslationInspection(TaskInspection[Translator, SentenceView]):
-    """Queries neural translation models about sentences, and shows how their translations came about."""
+    """Runs neural translation models on sentences, and shows how the translations came about."""
 
     task = "translation"
     models = "neural translation models"

@@ -62,7 +62,7 @@ class ModelPaths(NamedTuple):
         return [self.model, *self.ensemble, *(path for path in (self.language, self.reverse) if path)]
 
     def fingerprint_parts(self, translator: Translator) -> list[Any]:
-        """Everything that affects an output apart from the models' files: precision, device and the models' roles."""
+        """What affects the output besides the models' files: precision, device and the role of each model."""
         roles = [len(self.ensemble), bool(self.language), bool(self.reverse)]
         return [self.precision, translator.device.type, *roles]
 
@@ -126,7 +126,7 @@ def search_of(
 ) -> SearchConfig:
     """A model's own search settings, overridden by those of a command line.
 
-    If the command line does not set the beam size, it is raised to what `nbest` and the number of groups require.
+    If the command line does not set the beam size, it is raised to what `nbest` and the number of beam groups require.
     """
     for text in settings:
         if "=" not in text:
@@ -218,7 +218,7 @@ def read_forbidden_words(path: Path | None) -> tuple[str, ...]:
 def read_replacements(
     replace_unknown: bool, dictionary: Path | None, *, translator: Translator
 ) -> Mapping[str, str] | None:
-    """The replacements of unknown words; None if they are not requested or, with a warning, cannot be applied."""
+    """The replacements of unknown words; None if not requested or, with a warning, if the model cannot apply them."""
     replacements = dict(read_pairs(dictionary)) if dictionary else {} if replace_unknown else None
     if replacements is not None and (reason := _why_nothing_is_replaced(translator)):
         typer.echo(f"--{'dictionary' if dictionary else 'replace-unknown'} has no effect: {reason}", err=True)

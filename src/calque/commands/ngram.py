@@ -73,7 +73,7 @@ def import_arpa(
         str,
         choice_option(
             choices=READINGS,
-            help="What precedes a line: <s> (lines), the previous line and </s> (running), or as in the file (auto).",
+            help="What precedes a line: <s> (lines), the previous line and </s> (running); auto: as the file implies.",
         ),
     ] = "auto",
 ) -> None:

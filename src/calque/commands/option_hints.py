@@ -131,7 +131,7 @@ HINTS: dict[str, Hint] = {
 
 
 class HintingCommand(SingleValueCommand):
-    """A command whose errors suggest the right setting for common wrong options; repeated options are rejected."""
+    """A command that rejects repeated options, and suggests the equivalents of options that other toolkits have."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the command line; a ConfigError states what is wrong with it."""
@@ -183,7 +183,7 @@ def _possible_here(name: str, *, value: str | None) -> Hint | None:
 
 
 def _suggestion(hint: Hint, *, known: set[str], takes: set[str], value: str | None) -> str:
-    """What to write instead of an unknown option that other toolkits have, ready to paste; empty without equivalent."""
+    """What to write instead of an unknown option that other toolkits have, ready to paste; empty if none."""
     shown = "VALUE" if value is None or hint.note else shlex.quote(value)
     note = f" ({hint.note})" if hint.note else ""
     for option in hint.options:

@@ -79,7 +79,7 @@ def search_argument(*, help: str) -> Any:
 
 
 def system_option(*, help: str, panel: str | None = None) -> Any:
-    """An option that names a system."""
+    """An option that names a system, i.e. a predefined model such as `tiny`."""
     return typer.Option(help=help, metavar="NAME", autocompletion=system_names, rich_help_panel=panel)
 
 

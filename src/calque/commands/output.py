@@ -167,7 +167,7 @@ def is_replaceable(path: Path) -> bool:
 def fingerprint(
     *, models: Sequence[Path], input: Path | None, files: Sequence[Path | None], settings: list[Any]
 ) -> str | None:
-    """The SHA-256 of everything that an output depends on; None if an input is a pipe, which can be read only once."""
+    """The SHA-256 of all that an output depends on; None if an input is stdin or a pipe, which cannot be read twice."""
     inputs = [input, *files]
     if input is None or any(path is not None and is_pipe(path) for path in inputs):
         return None

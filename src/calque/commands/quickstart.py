@@ -119,7 +119,7 @@ def _interruptible(training: Callable[[], None], *, out: Path) -> None:
     try:
         training()
     except Interrupted:
-        raise Interrupted(f"saved in {out}/run; the same command resumes training") from None
+        raise Interrupted(f"training was interrupted and saved in {out}/run; the same command resumes it") from None
 
 
 def _corpora(folder: Path, languages: tuple[str, str]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def recommend(
     model: Annotated[Path, model_argument(help="A run or model folder of a recommender.")],
     *,
     input: Annotated[
-        Path | None, file_option(help="A file of histories, one user per line (plain or compressed); stdin by default.")
+        Path | None, file_option(help="User histories, one user per line (plain or compressed); stdin by default.")
     ] = None,
     output: Annotated[
         Path | None, file_option(help="Write the recommendations to this file; stdout by default.")
@@ -68,8 +68,8 @@ def recommend(
 
     Each input line yields one output line: the user, a tab, and the items, best first, separated by spaces. With
     --json, each line is an object with the user, the items and their scores (log-probabilities). A user without known
-    items gets the most popular items. If an input line cannot be read, its output line is empty, the error is reported,
-    and the exit code is 2.
+    items gets the most popular items. If an input line cannot be read, its output line is empty (with --json, an object
+    with the error), the error is reported, and the exit code is 2.
 
     Examples:
 
@@ -97,8 +97,8 @@ def recommend(
                     typer.echo(f"{input_name(input)}: line {answered.asked.line}: {answered.answer}", err=True)
         out.flush()
     if errors:
-        lines = "1 line could not be read and is" if errors == 1 else f"{errors:,} lines could not be read and are"
-        raise DataError(f"{input_name(input)}: {lines} left empty in the output")
+        lines = "1 line could not be read and has" if errors == 1 else f"{errors:,} lines could not be read and have"
+        raise DataError(f"{input_name(input)}: {lines} no recommendations in the output")
 
 
 def _answers(

@@ -59,8 +59,8 @@ def evaluate_recommender(
             typer.echo(f"{sequences}: {count:,} {note}", err=True)
     if max(ranked.ranks, default=MISSED) <= max(CUTOFFS) and users >= 10 and items > 10 * max(CUTOFFS):
         typer.echo(
-            f"{sequences}: every target is among the first {max(CUTOFFS)} items; were these users part of the training "
-            "data?",
+            f"{sequences}: every target is ranked among the top {max(CUTOFFS)}, which is suspicious; check that these "
+            "users were not part of the training data",
             err=True,
         )
 

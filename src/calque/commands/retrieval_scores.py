@@ -35,7 +35,7 @@ def evaluate_retrieval(
     device: str,
     precision: str,
 ) -> None:
-    """Prints retrieval scores: how near each line's partner is among the lines of the other file, by cosine."""
+    """Prints retrieval scores: how high each line's translation ranks, by cosine, among the lines of the other file."""
     from calque.engine import load
     from calque.memory import keep_memory
 
@@ -75,7 +75,7 @@ def read_pairs_of_lines(source: Path, target: Path) -> SentencePairs:
 
 
 def retrieval_ranks(loaded: "Loaded", pairs: SentencePairs, *, pooling: str | None) -> "Ranks":
-    """The rank of each line's partner among all lines of the other file, by the cosines of sentence vectors."""
+    """The rank of each line's translation among all lines of the other file, by the cosines of sentence vectors."""
     from calque.commands.progress import counting
     from calque.commands.sentence_vectors import unit_vectors
     from calque.engine.sentence_vectors import checked_pooling

@@ -34,11 +34,11 @@ class Row(NamedTuple):
     changed: str = ""
 
     def plain(self) -> list[str]:
-        """The fields for programs; numbers are written without exponents, which `sort -n` cannot read."""
+        """The fields as they are written to a pipe; numbers have no exponents, which `sort -n` cannot read."""
         return ["" if value is None else one_field(_format_value(value)) for value in self]
 
     def formatted(self) -> dict[str, str]:
-        """The fields formatted for people, by column; includes the short columns for narrow terminals (BRIEFLY)."""
+        """The fields as they are shown on a terminal, by column, including the short columns for narrow terminals."""
         step, steps, rows, at_step = (
             "" if count is None else f"{count:,}" for count in (self.step, self.steps, self.pairs, self.at_step)
         )
@@ -143,7 +143,7 @@ def _column_choices(*, are_names_unique: bool) -> Iterator[dict[str, str]]:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The folder itself if it is a run, otherwise the runs in it and its subfolders, sorted by name and number."""
+    """The folder itself if it is a run, else the runs in it and its subfolders, by name (numeric names by value)."""
     if not folder.is_dir():
         raise FolderError(f"{folder} is a file, not a folder" if folder.exists() else f"{folder}: no such folder")
     paths = [Path(path) for path in _runs_below(os.fspath(folder), depth=DEPTH)]
@@ -153,8 +153,8 @@ def runs_in(folder: Path) -> list[Path]:
 def _runs_below(folder: str, *, depth: int) -> Iterator[str]:
     """Yields the runs in a folder, at most `depth` levels down; every folder is read once.
 
-    The search does not descend into runs, models, stores, hidden folders, or folders without read permission. A link to
-    a run is listed, but no other link is followed, so that links cannot form a loop.
+    The search does not descend into runs, models, prepared data, hidden folders, or folders without read permission. A
+    link to a run is listed, but no other link is followed, so that links cannot form a loop.
     """
     try:
         with os.scandir(folder) as entries:
@@ -175,7 +175,7 @@ def _runs_below(folder: str, *, depth: int) -> Iterator[str]:
 
 
 def _is_searched(entry: os.DirEntry[str]) -> bool:
-    """Whether to search an entry for runs: it is a folder, not hidden, and not a link to anything but a run."""
+    """Whether to search an entry for runs: it must be a folder, not be hidden and, if it is a link, point to a run."""
     try:
         is_folder = not entry.name.startswith(".") and entry.is_dir()
         return is_folder and (not entry.is_symlink() or (Path(entry) / "config.toml").is_file())

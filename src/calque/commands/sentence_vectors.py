@@ -116,7 +116,7 @@ def unit_vectors(
 
 
 def _corpus_vectors(reader: VectorReader, path: Path, settings: VectorSettings) -> Iterator[tuple[int, str, Array]]:
-    """Yields the number, text and vector of every line that contains words; warns about the other lines."""
+    """Yields the number, text and vector of every line that has a usable vector; warns about the other lines."""
     warnings = LineWarnings(str(path))
     for window in _line_vectors(reader, path, settings, live=False, out=None, warnings=warnings):
         yield from ((row.line.number, row.line.text, row.values) for row in window if row.problem is None)

@@ -1,4 +1,4 @@
-"""Files of behaviour sequences on a command line: plain text or, by the file's name, JSON records."""
+"""Corpus configs for files of behaviour sequences on a command line: plain text or, by their suffix, JSON records."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ Paths = list[Path] | None
 
 
 def sequence_corpus(path: Path) -> dict[str, Any]:
-    """The config values of a file's corpus; times and behaviours are read if the first JSON record contains them."""
+    """The config values of a file of behaviour sequences; times and behaviours are read if the first record has any."""
     if not is_records(path):
         return {"kind": "sequences", "path": str(path)}
     keys = {f"{name}_key": name for name in ("times", "behaviours") if name in _first_keys(path)}
@@ -27,7 +27,7 @@ def checked_corpus(path: Path) -> "SequenceCorpus":
 
 
 def is_records(path: Path) -> bool:
-    """Whether a file's name says that it contains JSON records."""
+    """Whether a file contains JSON records, judging by the suffix of its name."""
     from calque.data.compression import SUFFIXES
 
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in SUFFIXES]

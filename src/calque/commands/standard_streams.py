@@ -1,4 +1,4 @@
-"""The standard streams of a command, even if they were closed before it started: `calque translate RUN <&-`."""
+"""Makes standard streams usable even if they were closed before the command started: `calque translate RUN <&-`."""
 
 import errno
 import io
@@ -20,7 +20,7 @@ class ClosedOutput(UserError, OSError):  # noqa: N818 - the state of a stream
 
 
 def prepare_streams() -> None:
-    """Makes every standard stream usable, and prints paths that are not UTF-8 byte for byte.
+    """Makes every standard stream usable, and lets standard output print paths that are not UTF-8, byte for byte.
 
     Reading a closed standard input or writing to a closed standard output raises a UserError; messages to a closed
     standard error are discarded. Python sets a closed stream to None, and the next file that the process opens gets its

@@ -41,14 +41,14 @@ SHOWN = 10  # lines reported per kind of warning before they are only counted
 
 
 class LineTranslator(NamedTuple):
-    """Translates lines: builds a request for each, which the engine answers."""
+    """Translates lines with an engine: builds one request per line, and combines each line with the engine's answer."""
 
     engine: Engine | PhraseEngine
     requests: RequestBuilder
 
     @property
     def search(self) -> SearchConfig:
-        """The settings of search."""
+        """The search settings of the requests or, if they have none, those of the model."""
         if self.requests.template.search is not None:
             return self.requests.template.search
         return self.engine.models.search if isinstance(self.engine, Engine) else self.engine.translator.search
@@ -83,7 +83,7 @@ class AllWords:
             self.lines += not best.shortlisted
 
     def described(self, *, threshold: float) -> str:
-        """The number of these lines in words, which is printed at the end of a file."""
+        """A message that says how many lines were translated with all words, given the `shortlist_threshold`."""
         share = f" ({100 * self.lines / self.translated:.1f} %)" if self.translated else ""
         return (
             f"shortlist: {self.lines:,} of {self.translated:,} lines{share} were translated with the whole vocabulary "
@@ -124,7 +124,7 @@ class LineWarnings:
                 typer.echo(f"{self.name}: {count:,} lines in all: {kind}", err=True)
 
     def refuse_errors(self) -> None:
-        """Raises an error at the end if lines could not be translated."""
+        """Raises an error if any lines could not be translated; called after the last line."""
         if self.errors:
             lines = "1 line" if self.errors == 1 else f"{self.errors:,} lines"
             kind = UserError if self.code == UserError.code else RequestError
@@ -173,16 +173,14 @@ def stream(
 
 
 def _report_resumption(sink: ResumableFile | DirectOutput) -> None:
-    """Reports whether an interrupted file is resumed or discarded, or that the output could not be resumed."""
+    """Reports that an interrupted output file is resumed or discarded, or that the new one cannot be resumed later."""
     if sink.lines:
         typer.echo(f"{sink.path}: resuming after line {sink.lines:,}", err=True)
     elif isinstance(sink, ResumableFile) and sink.discarded:
         discarded = f"{sink.discarded:,} lines from another command or other files were discarded"
         typer.echo(f"{sink.path}: starting again; {discarded}", err=True)
     elif isinstance(sink, ResumableFile) and sink.made_from is None:
-        typer.echo(
-            f"{sink.path}: the input is a pipe, so the output could not be resumed after an interruption", err=True
-        )
+        typer.echo(f"{sink.path}: the input is a pipe, so the output cannot be resumed if it is interrupted", err=True)
 
 
 def converse(translator: LineTranslator, *, rendering: Rendering | None) -> None:

@@ -48,7 +48,7 @@ def systems(
     if scale == 1:
         typer.echo(f"# {name}: {system.summary}")
     else:
-        typer.echo(f"# {name}, scaled by {scale}; widths, heads and layers, with those at full size in parentheses:")
+        typer.echo(f"# {name}, scaled by {scale}; its widths, heads and layers (those at full size in parentheses):")
         for line in changed_sizes(name, scale=scale):
             typer.echo(f"#   {line}")
         typer.echo(f"# At full size: {system.summary}")

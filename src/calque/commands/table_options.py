@@ -111,7 +111,7 @@ class Tables(NamedTuple):
     def corpora(self, columns: TableColumns) -> list[Corpus]:
         """The config values of one corpus per table.
 
-        If no option names the columns, they are looked up in the first line of the table, provided that it exists.
+        If no option names the columns, they are looked up in the table's first line, provided that the file exists.
         """
         header = {} if columns.header is None else {"header": columns.header}
         delimiter = {} if columns.delimiter is None else {"delimiter": columns.delimiter.replace("\\t", "\t")}

@@ -52,7 +52,7 @@ def tag(
     columns: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES", help="The names of the columns, e.g. form,pos,chunk; by default those of training."
+            metavar="NAMES", help="The names of the columns, e.g. form,pos,chunk; by default those used in training."
         ),
     ] = None,
     append: Annotated[

@@ -73,7 +73,7 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a model on sentence pairs, text, labelled words, histories, recordings or images, or as a config says.
+    """Train a model on sentence pairs, text, labelled words, user histories, recordings or images, or as a config says.
 
     Without a config, all settings are chosen to suit the size of the corpus, printed, and written to RUN/config.toml.
     Ctrl-C saves and stops (exit code 75), and --resume continues exactly from there. Settings that the saved state
@@ -165,7 +165,7 @@ def _experiment_values(
     system: str | None,
     scale: float | None,
 ) -> dict[str, Any]:
-    """The values of the config to train, checked against the corpora that were given."""
+    """The config values of the experiment to train, checked against the corpora that were given."""
     from calque import experiment
     from calque.training.distributed import started_ranks
 

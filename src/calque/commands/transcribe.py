@@ -57,7 +57,8 @@ def transcribe(
     chunk: Annotated[
         float | None,
         seconds_option(
-            help="Split recordings longer than this into parts; by default the limit of training.", panel=SEARCH
+            help="Split recordings longer than this into parts; by default task.longest, the limit in training.",
+            panel=SEARCH,
         ),
     ] = None,
     language: Annotated[

@@ -117,7 +117,7 @@ def translate(
         str,
         choice_option(
             choices=("cut", "split"),
-            help="Cut long lines at the model's limit, or split them into parts of usual length.",
+            help="Cut long lines at the model's limit, or split them into parts about as long as training lines.",
             panel=INPUT_OUTPUT,
         ),
     ] = "cut",
@@ -256,7 +256,7 @@ def _stream(
     invalid: Literal["fail", "skip", "replace"],
     made_from: Callable[[], str | None],
 ) -> None:
-    """Translates typed lines, or those of a file or pipe; `made_from` computes the fingerprint of an output file."""
+    """Translates typed lines, or those of a file or pipe; an output file is resumed if `made_from()` is unchanged."""
     from calque.commands.output import sink
     from calque.commands.streaming import converse, stream
 

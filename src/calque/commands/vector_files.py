@@ -21,7 +21,7 @@ HEADER = 128  # bytes before the first vector
 
 
 class NumpyFile(ResumableFile):
-    """A context that writes vectors [N,W] to a NumPy file, which appears when it is complete and can be resumed."""
+    """A context that writes vectors [N,W] to a NumPy file, which appears when complete; writing can be resumed."""
 
     def __init__(self, path: Path, *, width: int, made_from: str | None = None) -> None:
         super().__init__(path, made_from=made_from)

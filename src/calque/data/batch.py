@@ -1,4 +1,4 @@
-"""The interface of a batch, whatever the task, and the preparation of batches by threads in advance."""
+"""The interface that the batches of all tasks share, and `prefetch`, which prepares batches in threads."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class Batch(Protocol):
-    """Padded rows of a store. The loss of a batch is a sum over `weight` terms, such as target tokens or words."""
+    """Padded rows of prepared data. The loss is a sum over `weight` terms, such as target tokens or words."""
 
     @property
     def rows(self) -> int:
@@ -62,7 +62,7 @@ def row_slices(rows: int, *, parts: int) -> list[slice]:
 def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: int, ahead: int) -> Iterator[Result]:
     """Yields `make(item)` for each item, in order, computed by threads up to `ahead` items in advance.
 
-    Errors in a thread are raised again here. Without workers, each result is computed when it is requested.
+    If `make` raises an error, so does the request for that result. Without workers, results are computed on request.
     """
     if workers == 0:
         yield from map(make, items)
@@ -124,7 +124,7 @@ class _Prefetched(Generic[Item, Result]):
             self._changed.notify_all()
 
     def _take(self) -> tuple[int, Item] | None:
-        """The next item and its number, as soon as there is capacity for its result."""
+        """The next item and its number, once there is capacity for its result; None if nothing is left to do."""
         with self._items_lock:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_over or self._next_item - self._next_result < self._capacity)

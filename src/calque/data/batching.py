@@ -49,7 +49,7 @@ class BatchConfig(Config):
     def order_settings(self) -> dict[str, Any]:
         """The settings that determine the batches of an epoch, by name.
 
-        Settings added in later versions are included only if they differ from their defaults.
+        Settings of later versions are left out if they have their defaults, so that earlier checkpoints still match.
         """
         is_changed = self.static_shapes != type(self).model_fields["static_shapes"].default
         return self.model_dump(mode="json", exclude={"workers"} if is_changed else {"workers", "static_shapes"})
@@ -73,7 +73,7 @@ WHOLE = Shard(0, 1)
 
 
 class Planned(NamedTuple):
-    """A batch to be collated: the indices of its rows in a store (or the positions of its streams), and its size.
+    """A batch to be collated: the indices of its rows (for `Streams`, positions in the text), and its size.
 
     `size.rows` may exceed the number of indices: the remaining rows only fill a static shape.
     """
@@ -114,7 +114,7 @@ class Bucketed:
         self.sizes = static_sizes(widths, spans=spans, budget=config.budget, limit=limit) if is_static else ()
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Planned]:
-        """The batches of one epoch from number `start` (from 0) on; earlier batches are planned, but not collated."""
+        """The batches of one epoch from number `start` (from 0) on; earlier batches are computed, but not yielded."""
         windows = _windows(self.spans, seed=self.seed, epoch=epoch)
         match self.config.shapes:
             case "exact":
@@ -215,9 +215,9 @@ def waste(order: Bucketed, *, epoch: int) -> float:
 
 
 def static_sizes(widths: Sequence[Widths], *, spans: Sequence[Span], budget: int, limit: int) -> tuple[Size, ...]:
-    """The static batch sizes, at most `limit`, for rows with one or two padded axes.
+    """At most `limit` batch sizes chosen to fit the widths of all rows, which have one or two padded axes.
 
-    The search takes an amount of memory that does not depend on the number of rows.
+    The memory for the search does not depend on the number of rows.
     """
     if len(widths) == 1:
         zero = np.zeros(1, dtype=np.uint8)
@@ -243,8 +243,8 @@ def static_sizes(widths: Sequence[Widths], *, spans: Sequence[Span], budget: int
 def _by_length(axes: Sequence[Array]) -> Array:
     """An order in which neighbouring rows have similar widths on every axis.
 
-    With two axes, rows are grouped into strips that span two widths of the second axis. Within a strip, rows are sorted
-    by their width on the first axis, in ascending and descending order by turns.
+    With two axes, rows are grouped into strips of two adjacent widths on the second axis. Within a strip, rows are
+    sorted by their width on the first axis, ascending in one strip and descending in the next.
     """
     if len(axes) == 1:
         return np.argsort(axes[0], kind="stable")
@@ -291,8 +291,8 @@ def _windows(spans: tuple[Span, ...], *, seed: int, epoch: int) -> Iterator[Arra
 def _draw(span: Span, *, seed: int, corpus: int, epoch: int) -> Array:
     """The blocks of one corpus that an epoch reads.
 
-    Epochs read an endless sequence of shuffled rounds over the blocks, `weight` rounds per epoch: with weight 2 every
-    row is read twice per epoch, with ½ every row is read once in two epochs.
+    Epochs read an endless sequence of shuffled rounds over the blocks, `span.weight` rounds per epoch: with weight 2
+    every row is read twice per epoch, with ½ every row is read once in two epochs.
     """
     size = min(BLOCK, max(1, (span.stop - span.start) // 64))
     starts = np.arange(span.start, span.stop, size)

@@ -81,9 +81,9 @@ def _transpose(histogram: Histogram) -> Histogram:
 
 
 def _strips(histogram: Histogram, *, budget: int, limit: int) -> list[tuple[int, int]]:
-    """The cheapest batch sizes that divide target lengths into strips, and each strip by source length.
+    """The cheapest batch sizes among those that divide pairs by target width into strips, and these by source width.
 
-    A batch size is represented by its corner: the indices of its source and target boundaries.
+    A batch size is represented by its corner: the indices of its source and target widths in the histogram.
     """
     below = np.zeros((len(histogram.targets) + 1, len(histogram.sources) + 1))
     below[1:, 1:] = histogram.counts.T.cumsum(0).cumsum(1)
@@ -109,7 +109,7 @@ def _strips(histogram: Histogram, *, budget: int, limit: int) -> list[tuple[int,
 
 
 def _cuts(below: Array, histogram: Histogram, *, top: int, budget: int, limit: int) -> list[tuple[float, list[int]]]:
-    """The least cost of dividing a strip into 1, 2, … batch sizes, and the source boundaries with that cost."""
+    """The least cost of 1, 2, … batch sizes for a strip with cumulative counts `below`, and their source boundaries."""
     size = len(below)
     widths = np.concatenate([[0], histogram.sources]) + histogram.targets[top - 1]
     cost = (below[None] - below[:, None]) * widths[None] + budget / 2
@@ -150,7 +150,7 @@ class _Cells(NamedTuple):
         return cls(source, target, counts, (histogram.sources, histogram.targets), budget)
 
     def column(self, corner: tuple[int, int]) -> Array:
-        """For each cell, the positions per pair in a batch of size `corner`; infinity if its pairs do not fit."""
+        """For each cell, positions per pair in a batch of size `corner` (see `_strips`); infinity if too small."""
         width = float(self.widths[0][corner[0]] + self.widths[1][corner[1]])
         return np.where((self.source <= corner[0]) & (self.target <= corner[1]), width, np.inf)
 
@@ -159,7 +159,7 @@ class _Cells(NamedTuple):
         return float((self.counts * cheapest).sum()) + len(set(corners)) * self.budget / 2
 
     def descend(self, corners: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Batch sizes with a locally minimal cost: moving one corner by up to two boundaries does not lower the cost.
+        """Batch sizes with a locally minimal cost: moving one corner by up to two boundaries does not lower it.
 
         The search ends after 30 rounds at the latest.
         """

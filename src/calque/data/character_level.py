@@ -209,9 +209,9 @@ def _are_symbols(lines: Sequence[Sequence[str]]) -> bool:
 
 
 def _open_words(lines: Sequence[str]) -> Iterator[int]:
-    """For each line, the number of words that do not recur: some feature of the word occurs in few other lines.
+    """Yields, for each line, the number of its rare words: those with at least one feature that occurs in few lines.
 
-    In a line of more than FEATURE_WORDS words, every word counts.
+    In a line of more than FEATURE_WORDS words, every word counts as rare.
     """
     features = [[_features(word) for word in _words(line)] for line in lines]
     lines_with: Counter[str] = Counter()

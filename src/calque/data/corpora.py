@@ -1,4 +1,4 @@
-"""Corpora: the kinds of files that data is read from, and their lines in raw blocks.
+"""The configs of all kinds of corpora, and functions that read the lines of a corpus in blocks.
 
 Lines are read in blocks so that other processes can do the slow work: decoding, parsing and tokenisation.
 """
@@ -244,7 +244,7 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
     """Yields the lines of a corpus in blocks, in bounded memory.
 
     Raises a DataError at the end of the shortest file if the files have different numbers of lines, and at the end of a
-    file of histories if any user has more than one line. Each file is read once. Its bytes update its digest in
+    file of user histories if any user has more than one line. Each file is read once. Its bytes update its digest in
     `digests`, whose keys are those of `paths(corpus)`. A block of labelled words ends at the end of a sentence.
     """
     if isinstance(corpus, SequenceCorpus):
@@ -330,7 +330,7 @@ class _LineQueue:
 
 
 def _count_within(size: int, files: Sequence[Sequence[bytes]]) -> int:
-    """The smallest n such that the first n lines of all files have `size` bytes in total; all lines if none does.
+    """The smallest n such that the first n lines of all files total at least `size` bytes; all lines if none does.
 
     >>> _count_within(5, [[b"a", b"bb", b"c"], [b"x", b"y", b"z"]])
     2

@@ -1,4 +1,4 @@
-"""The fingerprint of a prepared store: the settings and file hashes that it was made from, as comparable values."""
+"""The fingerprint of a store of prepared data: the settings and file hashes that it was made from."""
 
 import hashlib
 import json

@@ -125,7 +125,7 @@ def _entry(image: str, captions: Sequence[str], boxes: Any, corpus: ImagesConfig
     if not image.strip() or "\0" in image:
         raise ValueError("the path of the image is empty, or contains a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in "".join((image, *captions))):
-        raise ValueError("contains a lone surrogate, which is not valid Unicode")
+        raise ValueError("the path or a caption contains a lone surrogate, which is not valid Unicode")
     cleaned = tuple(" ".join(caption.split()) for caption in captions)
     if boxes and captions and cleaned[0] != captions[0]:
         raise ValueError(

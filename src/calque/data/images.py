@@ -96,7 +96,7 @@ def pillow() -> Any:
 
 
 def _decoded(source: str | Path | bytes, *, name: str, size: int) -> tuple[Any, tuple[int, int]]:
-    """The decoded image as Pillow's object, upright and in RGB, and its full width and height.
+    """The decoded Pillow image, upright and in RGB, and its full width and height.
 
     A large JPEG is decoded at a fraction of its size, but at least three times `size`.
     """

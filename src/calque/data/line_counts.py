@@ -46,9 +46,10 @@ def refuse_misaligned(source: Path, *, target: Path) -> NoReturn:
 def suspect_line(source: Path, *, target: Path, shift: int, ratio: float) -> int:
     """The line k for which "aligned before k, shifted by `shift` from k on" explains the lengths best.
 
-    The cost of a line is |log(target length / source length) - ratio|. The best k is the last minimum of the running
-    sum of (cost if aligned - cost if shifted), which takes one pass and constant memory. If shifting hardly lowers the
-    cost, the shorter file is assumed to be truncated: k is then the line after its last one.
+    The cost of a line is |log(target length / source length) - ratio|, where `ratio` is the log ratio of the mean
+    lengths. The best k is the last minimum of the running sum of (cost if aligned - cost if shifted), which takes one
+    pass and constant memory. If shifting hardly lowers the cost, the shorter file is assumed to be truncated: k is then
+    the line after its last one.
     """
     longer, shorter = (source, target) if shift > 0 else (target, source)
     sign = 1 if shift > 0 else -1

@@ -8,8 +8,8 @@ over "source line i belongs to target line i":
 
 The Viterbi algorithm, over cells of 32 consecutive lines, finds the path k(i) with the largest sum of c minus a penalty
 per change of k. The exact lines of the changes are then determined. Every shift on the path must pass further tests:
-its sum is many standard deviations above 0, and lengths correlate at k and much less at 0. Lengths that are
-uninformative, sorted, repeated or equal therefore produce no shifts.
+its sum is many standard deviations above 0, and lengths correlate at shift k but much less at shift 0. Lengths
+that are uninformative, sorted, repeated or equal therefore produce no shifts.
 """
 
 from collections.abc import Iterator
@@ -136,14 +136,14 @@ def _z_scores(lengths: Array, *, side: int) -> Array | None:
 
 
 def _correlation(lines: _Lines) -> float:
-    """ρ, the correlation of lines that belong together: the median over parts of the highest correlation at any k."""
+    """ρ, the correlation of matching lines: the median over parts of the corpus of the highest correlation at any k."""
     return min(float(np.median(_correlations(lines, 0, len(lines)).max(axis=1))), _HIGHEST)
 
 
 def _correlations(lines: _Lines, start: int, stop: int) -> Array:
-    """The correlation [parts,k] of source and target lengths in each part at each shift k.
+    """The correlation [parts,k] of source and target lengths in each part (of _PART lines) at each shift k.
 
-    A short last part is left out.
+    A short last part is left out, unless it is the only part.
     """
     ranges = list(lines.chunks(start, stop, size=_PART))
     parts = [(low, high) for low, high in ranges if high - low >= _PART // 2] or ranges[:1]
@@ -180,7 +180,8 @@ def _path(lines: _Lines) -> list[_Stretch]:
 def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: int) -> list[_Stretch]:
     """The stretches of the most likely path that ends in `state`.
 
-    `backpointers` holds, for each cell, the shifts k that are best reached without a change, and the best k before it.
+    For each cell, `backpointers` holds the set of shifts k that are best reached from the same k in the cell before,
+    and the k of the cell before from which all other shifts are best reached.
     """
     stretches: list[_Stretch] = []
     end = lines

@@ -32,7 +32,7 @@ Texts = tuple[str, ...]
 
 
 class Numericalised(NamedTuple):
-    """A block of rows converted to ids, as the columns of a store."""
+    """A block of rows converted to ids, column by column."""
 
     columns: Mapping[str, Rows]
     rows: Sequence[int]

@@ -116,7 +116,7 @@ def collate_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> Pa
 def shifted(ids: Array, lengths: Array, *, real: Array) -> tuple[Array, Array]:
     """A decoder's inputs (BOS and the ids) and outputs (the ids and EOS); the outputs overwrite `ids`.
 
-    `real` are the indices of the rows that do not only fill a static shape.
+    `real` are the indices of the rows that hold pairs; all other rows only fill a static shape.
     """
     inputs = np.full_like(ids, PAD)
     inputs[:, 0] = BOS

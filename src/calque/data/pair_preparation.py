@@ -1,4 +1,4 @@
-"""Sentence pairs as columns of a store: source and target ids, and word alignments if there are any."""
+"""Prepares sentence pairs for training: the source and target ids that a store holds, and any word alignments."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The settings that prepared pairs depend on, read without the rest of an experiment's config.
 
-The rest needs torch, and importing torch alone takes longer than preparing a small corpus.
+The other settings need torch, and importing torch alone takes longer than preparing a small corpus.
 """
 
 from collections.abc import Mapping, Sequence

@@ -54,7 +54,7 @@ _EMPTY = {"users": "fewer than 2 items left to train on"}  # what rows without c
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A prepared store: training and validation rows, counts of unusable rows, and the fingerprint."""
+    """A store of prepared data: training and validation rows, counts of unusable rows, and the fingerprint."""
 
     folder: Path
     train: Store
@@ -149,7 +149,7 @@ def open_prepared(folder: Path) -> Prepared:
         return _open_described(folder, manifest)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         path = folder / "store.json"
-        raise FolderError(f"{path}: damaged ({error}); remove the store and prepare again") from None
+        raise FolderError(f"{path}: damaged ({error}); remove the store and prepare the data again") from None
 
 
 def _open_described(folder: Path, manifest: Manifest) -> Prepared:
@@ -188,7 +188,7 @@ def _fill(
     processes: Processes,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Writes all parts of a store; returns the manifest's details."""
+    """Writes all files of a store except its manifest; returns the details for the manifest (the fingerprint)."""
     states = _states(data)
     spool = folder / "spool"
     digests = {key: hashlib.sha256() for key in corpus_files(data)}
@@ -211,7 +211,7 @@ def _fill(
     )
     spool.unlink()
     if _states(data) != states:
-        raise DataError("a corpus file changed while it was being read; prepare again")
+        raise DataError("a corpus file changed while it was being read; prepare the data again")
     for role in ROLES:
         if not description[role]["spans"][-1][1]:
             left_out = _left_out(Tally(**description[role]["tally"]), preparation)
@@ -329,7 +329,7 @@ def _write(
 
 
 def _settings(data: DataConfig, preparation: Preparation) -> Mapping[str, str]:
-    """The settings of the task that affect the store, including which rows of running text are held out."""
+    """The task's settings that affect the store, and whether the last rows of a running text are held out."""
     holds_out_end = preparation.running and not data.valid
     return {**preparation.settings, "data.validation.rows": "last"} if holds_out_end else preparation.settings
 

@@ -1,4 +1,4 @@
-"""Recordings and their transcripts as columns of a store, for speech recognition."""
+"""Prepares recordings for speech recognition: the samples and the ids of transcripts that a store holds."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ class Fit(NamedTuple):
     aligned: bool  # whether the model has CTC
 
     def positions(self, samples: int) -> int:
-        """The number of encoder positions for a recording of `samples` samples, played at the fastest speed."""
+        """The number of encoder positions for a recording of `samples` samples, at the fastest speed in training."""
         frames = max(1, -(-samples * 100 // self.fastest // self.hop))
         return -(-frames // self.factor)
 

@@ -20,7 +20,7 @@ def report_lines(report: CheckReport) -> list[str]:
 
 
 def bar(share: float, *, width: int = _BAR) -> str:
-    """A bar of block characters that fills `share` of `width` characters, to an eighth of a character."""
+    """A bar of block characters whose length is `share` of `width` characters, rounded to eighths of a character."""
     eighths = round(share * width * 8)
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 

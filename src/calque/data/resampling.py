@@ -1,8 +1,9 @@
-"""Conversion of a signal to another sampling rate by a windowed sinc filter, computed phase by phase.
+"""Conversion of a signal to another sampling rate with a polyphase windowed-sinc filter.
 
-y[n] = Σₖ x[k] h(n d/u − k), where u/d is the ratio of the rates in lowest terms and h(t) = c sinc(c t) w(t) a low-pass
-filter with cutoff c = 0.95 min(1, u/d) of the signal's Nyquist frequency and a Hann window w of ±Z/c samples. The
-position n d/u has only u different fractions (phases), so the filter is computed u times, not once per output.
+y[n] = Σₖ x[k] h(n d/u − k), where u/d is the ratio of the new rate to the old one in lowest terms. The low-pass filter
+h(t) = c sinc(c t) w(t) has the cutoff c = 0.95 min(1, u/d), relative to the signal's Nyquist frequency, and a Hann
+window w of ±Z/c samples with Z = 24 zero crossings on either side. The position n d/u has only u different fractional
+parts (phases), so the filter is computed once per phase, not once per output sample.
 """
 
 from functools import lru_cache
@@ -18,7 +19,7 @@ ROLLOFF = 0.95  # the cutoff as a share of the Nyquist frequency
 
 
 def resample(samples: NDArray[Any], *, source: int, target: int) -> NDArray[np.float32]:
-    """The signal with `target` samples for every `source` samples, as float32.
+    """The signal converted from the sampling rate `source` to the sampling rate `target`, as float32.
 
     >>> resample(np.ones(441, dtype=np.float32), source=44100, target=16000).shape
     (160,)
@@ -42,9 +43,9 @@ def resample(samples: NDArray[Any], *, source: int, target: int) -> NDArray[np.f
 
 @lru_cache(maxsize=32)
 def _phase_filters(up: int, down: int) -> NDArray[np.float32]:
-    """The filter of each of the u phases, [u, 2 reach + 1]; `reach` is how many samples it extends to either side.
+    """The taps of the filter for each phase, [up, 2r + 1]; the filter reaches r input samples to either side.
 
-    For an output at position n + phase/u, tap k weights the input sample n + k − reach.
+    For an output sample at the input position n + phase/up, tap k is the weight of the input sample n + k − r.
     """
     cutoff = ROLLOFF * min(1.0, up / down)
     width = ZEROS / cutoff

@@ -61,7 +61,7 @@ class Tally:
 
 
 class Parsed(NamedTuple):
-    """The usable rows of a block of raw lines, by column, and the problems of the others."""
+    """The usable rows of a block of raw lines, by column, and messages about the unusable ones."""
 
     columns: Sequence[Sequence[str]]
     """The texts of each column of the corpus (see `corpora.text_columns`)."""
@@ -80,7 +80,7 @@ class Parsed(NamedTuple):
 
 
 def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Parsed:
-    """The usable rows of a block, and the problems of the others. Lines of more than `limit` bytes are left out."""
+    """The usable rows of a block, and messages about the others. Lines of more than `limit` bytes are left out."""
     if isinstance(corpus, WordCorpus):
         return _sentences(block, corpus)
     if isinstance(corpus, AudioConfig):
@@ -117,9 +117,9 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
 
 
 def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
-    """One row per sentence of a column file: the values of a column form one text, separated by tabs.
+    """Parses a file with one word per line into one row per sentence, with a text of tab-separated values per column.
 
-    Invalid UTF-8 is always an error, because the label of a damaged word may not be right for the repaired word.
+    Invalid UTF-8 is always an error, because the label of a damaged word may be wrong for the repaired word.
     """
     (lines,) = block.files
     columns = len(corpus.columns)
@@ -152,7 +152,7 @@ class _Decoded(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """The texts of every line, by column, and the problems of lines that cannot be used."""
+    """The texts of every line, by column, and a message for each line that cannot be used, by its index."""
 
     columns: list[list[str]]
     malformed: dict[int, str]
@@ -210,17 +210,17 @@ def _columns(lines: _Decoded, corpus: TableCorpus, block: Block) -> _Texts:
 
 
 def _refuse_width(cells: Sequence[str], *, format: TableFormat, layout: Layout) -> None:
-    """Raises a ValueError for a record with too few cells, or whose number of cells differs from the first line's."""
-    count = f"{len(cells)} column{'s' * (len(cells) != 1)} separated by {format.separator}"
+    """Raises a ValueError if a record has too few cells, or not as many as the first line."""
+    columns = f"{len(cells)} column{'s' * (len(cells) != 1)}"
     required = max(layout.indices) + 1
     if layout.width is not None and len(cells) != layout.width:
         advice = "; text that contains the delimiter or a line break must be quoted" if format.is_quoted else ""
         first = "the header" if format.has_header else "line 1"
-        raise ValueError(f"{count}, but {first} has {layout.width}{advice}")
+        raise ValueError(f"found {columns} separated by {format.separator}, but {first} has {layout.width}{advice}")
     if len(cells) < required:
         other = ("tabs: is it TSV?", "\t") if format.is_quoted else ("commas: is it CSV?", ",")
         hint = f"; the line contains {other[0]}" if len(cells) == 1 and other[1] in cells[0] else ""
-        raise ValueError(f"{count}, expected at least {required}{hint}")
+        raise ValueError(f"found {columns} separated by {format.separator}, expected at least {required}{hint}")
 
 
 def _objects(lines: _Decoded, corpus: JsonlConfig, first: int) -> _Texts:
@@ -245,14 +245,14 @@ def _object(text: str, *, keys: tuple[str, str]) -> list[str]:
     try:
         values = parse_json(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+        raise ValueError(f"the line is not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, found {type(values).__name__}")
     return [_value(values, key=key) for key in keys]
 
 
 def _value(values: dict[str, Any], *, key: str) -> str:
-    """The text under a key of a JSON object. A key with dots that does not exist is a path into nested objects."""
+    """The text under a key of a JSON object. If there is no such key, its dots separate the keys of nested objects."""
     nested: Any = values
     for part in (key,) if key in values else key.split("."):
         if not isinstance(nested, dict) or part not in nested:
@@ -264,7 +264,7 @@ def _value(values: dict[str, Any], *, key: str) -> str:
 
 
 def key_list(values: dict[str, Any]) -> str:
-    """The keys of a JSON object as text for messages, with the keys of nested objects as paths."""
+    """The keys of a JSON object as text for messages; keys of nested objects are written as `outer.inner`."""
     nested = [f"{key}.{inner}" for key, value in values.items() if isinstance(value, dict) for inner in value]
     keys = [*(key for key, value in values.items() if not isinstance(value, dict)), *nested]
     return ", ".join(map(repr, keys[:8])) + (", …" if len(keys) > 8 else "") or "none"
@@ -273,7 +273,7 @@ def key_list(values: dict[str, Any]) -> str:
 def _join(
     texts: _Texts, optional: list[list[str]], *, files: Sequence[_Decoded], long: set[int], first: int, skip: bool
 ) -> Parsed:
-    """Joins columns to rows and leaves out unusable rows; only the texts of `optional` columns may be empty."""
+    """The usable rows of these columns, with counts of the others; only texts of `optional` columns may be empty."""
     count = len(texts.columns[0])
     unusable = long | texts.skipped | texts.malformed.keys() | (texts.invalid.keys() if skip else set())
     empty = {

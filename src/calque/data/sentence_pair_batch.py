@@ -1,7 +1,7 @@
 """Batches of sentence pairs whose sides are encoded separately.
 
-Letters: B rows, S source, T target, N rows of all ranks. Each side consists of its tokens and EOS. Rows that only fill
-a shape consist of EOS and have weight 0.
+Letters: B rows, S source, T target, N rows of all ranks. Each side consists of its tokens and EOS. Padding rows, which
+fill a batch up to a static shape, consist of EOS and have weight 0.
 """
 
 from collections.abc import Callable
@@ -25,15 +25,15 @@ Array = NDArray[Any]
 class SentencePairBatch(NamedTuple):
     """One rank's padded pairs of sentences, and which sentences in the batches of all ranks are equal.
 
-    The loss compares each sentence with the partners of all others, on all ranks. A partner that equals the sentence's
-    own must not count as wrong, so `alike` marks equal sentences. Because every pair is compared with every other, the
-    batch cannot be divided to save memory: `split` returns a list with the whole batch, whose rows are then encoded in
-    several groups, one after the other (see `slices`).
+    The contrastive loss compares each source with the targets of all pairs, on all ranks. A target that equals the
+    source's own must not count as a negative, so `alike` marks equal sentences. Because every pair is compared with
+    every other, the batch cannot be divided to save memory: `split` returns a list with the whole batch, whose rows are
+    then encoded in several groups, one after the other (see `slices`).
     """
 
     source: Padded  # values [B,S]
     target: Padded  # values [B,T]
-    alike: Tensor  # [2,N], for each side a number that equal sentences share; rows that only fill a shape have -1
+    alike: Tensor  # [2,N], for each side a number that equal sentences share; padding rows have -1
     weight: int  # pairs
     shared_weight: int  # the pairs of all ranks
     shard: Shard = WHOLE
@@ -63,9 +63,9 @@ class SentencePairBatch(NamedTuple):
 
     @property
     def excluded(self) -> Tensor:
-        """[N,N], true for pairs of rows that the loss must not compare.
+        """[N,N], true for pairs of rows that the loss must not use as negatives.
 
-        These are rows with the same source or the same target, and rows that only fill a shape.
+        These are rows with the same source or the same target, each row with itself, and all padding rows.
         """
         is_equal = (self.alike[:, :, None] == self.alike[:, None, :]).any(dim=0)
         return is_equal | (self.alike[0] < 0) | (self.alike[0] < 0)[:, None]
@@ -107,7 +107,7 @@ def _side(column: Column, indices: Array, *, size: tuple[int, int]) -> Padded:
 
 
 def _numbers(column: Column, indices: Array) -> list[int]:
-    """A number for each sentence (a row of ids) in a column; equal sentences have the same number."""
+    """A number for each of the rows `indices`, which are sentences as ids; equal sentences have the same number."""
     flat, lengths = column.gather(indices)
     numbers: dict[bytes, int] = {}
     return [

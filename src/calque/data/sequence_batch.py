@@ -1,7 +1,7 @@
 """Batches of behaviour sequences, for recommenders.
 
-Letters: B rows, T items of a history. At position t, the model has read items 1…t and predicts item t + 1. Rows that
-only fill a static shape have no items and weight 0.
+Letters: B rows, T items of a history. At position t, the model has read items 1…t and predicts item t + 1. Padding
+rows, which fill a batch up to a static shape, have no items and weight 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class SequenceBatch(NamedTuple):
 
     items: Tensor  # [B,T]
     targets: Tensor  # [B,T], PAD (0) at positions without an item to predict
-    lengths: Tensor  # [B], on the CPU; 0 for a row that only fills a shape
+    lengths: Tensor  # [B], on the CPU; 0 for a padding row
     weight: int  # items to be predicted
     shared_weight: int  # the weight of all ranks that share this batch
     times: Tensor | None = None  # [B,T], the time of each item, in seconds since the user's first
@@ -67,7 +67,7 @@ class SequenceBatch(NamedTuple):
 
 
 def history_widths(store: Store, *, history: int) -> Widths:
-    """The number of positions that each row takes in a batch: one less than its items, but at most `history`."""
+    """The number of positions that each row takes in a batch: one less than it has items, but at most `history`."""
     return Widths(np.minimum(store[ITEMS].lengths.astype(np.int64) - 1, history))
 
 
@@ -102,7 +102,7 @@ def collate_sequences(store: Store, planned: Planned, *, history: int, shard: Sh
 
 
 def last_values(column: Column, indices: Array, *, count: int) -> Column:
-    """A column of the last `count` values of some rows."""
+    """A column with the last `count` values of each of the rows `indices`."""
     lengths = column.lengths[indices].astype(np.int64)
     kept = np.minimum(lengths, count)
     return Column(column.values, column.offsets[indices].astype(np.int64) + lengths - kept, kept)

@@ -75,7 +75,7 @@ class UserHistory(NamedTuple):
 
 
 class Histories(NamedTuple):
-    """The columns of a block of lines, and a message for each malformed line, by its index in the block."""
+    """The texts of a block of lines, by column, and a message for each malformed line, by its index in the block."""
 
     columns: list[list[str]]
     malformed: dict[int, str]
@@ -123,7 +123,7 @@ def parse_record(text: str, *, corpus: SequenceRecordsConfig, empty: bool = Fals
     user = _name(_value(record, corpus.user_key), name=corpus.user_key)
     items = _names(_value(record, corpus.items_key), name=corpus.items_key)
     if not items and not empty:
-        raise ValueError(f"the user {user!r} has no items")
+        raise ValueError(f"the user {user!r} has no items; expected at least one")
     times: list[int] = []
     if corpus.times_key is not None:
         times = _times(_value(record, corpus.times_key), name=corpus.times_key)
@@ -187,7 +187,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         record = parse_json(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+        raise ValueError(f"the line is not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(record, dict):
         raise ValueError(f"expected a JSON object, found {type(record).__name__}")
     return record
@@ -227,7 +227,7 @@ def _times(values: object, *, name: str) -> list[int]:
 
 def _refuse_other_length(values: Sequence[object], items: Sequence[str], *, name: str) -> None:
     if len(values) != len(items):
-        raise ValueError(f"{len(items)} items, but {len(values)} {name}; every item needs one")
+        raise ValueError(f"the user has {len(items)} items, but {len(values)} {name}; expected one per item")
 
 
 def _quoted(value: object) -> str:

@@ -1,7 +1,7 @@
 """Batches of recordings with their transcripts.
 
 Letters: B rows, W samples, T tokens. The decoder's inputs are BOS and the tokens, its outputs the tokens and EOS; CTC
-reads the tokens alone. Rows that only fill a static shape have no samples and weight 0.
+reads the tokens alone. Padding rows, which fill a batch up to a static shape, have no samples and weight 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class SpeechBatch(NamedTuple):
     audio: Padded  # values [B,W], int16; lengths in samples
     target_input: Tensor  # [B,T]
     target_output: Tensor  # [B,T], PAD at positions without a token to predict
-    target_lengths: Tensor  # [B], on the CPU, EOS counted; 0 for a row that only fills a shape
+    target_lengths: Tensor  # [B], on the CPU, EOS counted; 0 for a padding row
     weight: int  # tokens and ends to be predicted
     shared_weight: int  # the weight of all ranks that share this batch
     hop: int  # samples per frame
@@ -88,9 +88,9 @@ def frame_counts(samples: Array, *, hop: int) -> Array:
 
 
 def speech_widths(store: Store, *, hop: int, slowest: int = 100) -> list[Widths]:
-    """The number of positions that each row takes in a batch: its frames at the slowest speed, and its tokens and EOS.
+    """The number of positions that each row takes in a batch: first its frames, then its tokens and EOS.
 
-    `slowest` is in percent of the recorded speed.
+    Frames are counted for a recording played at the speed `slowest`, in percent of the recorded speed.
     """
     samples = -(-store[AUDIO].lengths.astype(np.int64) * 100 // slowest)
     return [Widths(frame_counts(samples, hop=hop)), store.widths(TEXT, marks=1)]
@@ -144,5 +144,5 @@ def _speed(speeds: Sequence[int], stream: tuple[int, ...], index: int) -> int:
 
 
 def _at_speed(samples: Array, speed: int) -> Array:
-    """The samples played at a speed in percent: fewer samples if it is above 100."""
+    """The samples of a recording played at `speed` percent of its own speed; above 100, there are fewer samples."""
     return samples if speed == 100 else to_int16(resample(samples / PEAK, source=speed, target=100))

@@ -1,7 +1,8 @@
 """The spool: a temporary file of cleaned rows, from which vocabularies are learnt and rows are converted to ids.
 
-A record holds the columns of one block: a line of JSON that describes it, the keys of its rows, and the texts of each
-column in UTF-8. Texts are separated by line breaks; a column whose texts contain line breaks is stored as a JSON list.
+A record holds one block of rows: a line of JSON that describes it, the key of each row (see `holdout`), and the texts
+of each column in UTF-8. Texts are separated by line breaks; a column whose texts contain line breaks is stored as a
+JSON list.
 """
 
 import json
@@ -35,7 +36,7 @@ class SpoolBlock(NamedTuple):
         return len(self.columns[0])
 
     def is_held_out(self, held_out: Hashes) -> NDArray[np.bool_]:
-        """A mask [rows], true for validation rows; `held_out` are the sorted keys of the rows that are held out."""
+        """A mask [rows], true for validation rows; `held_out` has the sorted keys of all held-out rows."""
         return _is_held_out(self.role, self.rows, keys=self.keys, held_out=held_out)
 
 
@@ -69,7 +70,7 @@ def unpack_block(record: bytes) -> SpoolBlock:
 
 
 def unpack_column(record: bytes, *, column: int, held_out: Hashes) -> list[str]:
-    """The texts of one column of a record's training rows that are not held out."""
+    """The texts of one column, for the rows of a record that are used for training, not held out for validation."""
     parts = _Record(record)
     if parts.role != "train":
         return []

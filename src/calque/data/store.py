@@ -43,7 +43,7 @@ class Column(NamedTuple):
         return self.values[start : start + int(self.lengths[index])]
 
     def gather(self, indices: Array) -> tuple[Array, Array]:
-        """The concatenated values of some rows, and the rows' lengths."""
+        """The concatenated values of the rows `indices`, and the lengths of these rows."""
         lengths = self.lengths[indices].astype(np.int64)
         starts = self.offsets[indices].astype(np.int64) - (np.cumsum(lengths) - lengths)
         return self.values[np.repeat(starts, lengths) + np.arange(lengths.sum())], lengths
@@ -137,7 +137,7 @@ def id_counts(
 ) -> NDArray[np.float64]:
     """How often an epoch reads each id of a column, for the ids below `size`.
 
-    Larger ids count as `unknown`. The id `end`, unless it is None, is counted once per row. One block of ids is in
+    Other ids count as `unknown`. The id `end`, unless it is None, is counted once per row. One block of ids is in
     memory at a time.
     """
     counts = np.zeros(size)
@@ -178,13 +178,13 @@ def open_store(folder: Path, *, spans: Sequence[Span], format: int = FORMAT) -> 
         raise FolderError(f"{folder}: the store contains no columns; remove it and prepare the data again")
     if len({len(part) for column in columns.values() for part in (column.offsets, column.lengths)}) > 1:
         raise FolderError(
-            f"{folder}: the columns of the store have different lengths; remove it and prepare the data again"
+            f"{folder}: the columns of the store have different numbers of rows; remove it and prepare the data again"
         )
     return Store(columns, tuple(spans))
 
 
 class StoreWriter:
-    """Appends rows to a new store. Its bytes depend only on the rows, not on how they are grouped into calls."""
+    """Writes rows to a new store. Its bytes do not depend on how the rows are divided among calls of `append`."""
 
     def __init__(self, folder: Path, *, columns: Mapping[str, ColumnKind], longest: int) -> None:
         folder.mkdir()
@@ -263,7 +263,9 @@ def _map(path: Path) -> Array:
     size = path.stat().st_size - _HEADER
     width = np.dtype(kind.dtype).itemsize * prod(kind.feature) if kind else 1
     if kind is None or size % width:
-        raise FolderError(f"{path}: not a file of a Calque store, or truncated; remove the store and prepare again")
+        raise FolderError(
+            f"{path}: this is not a file of a Calque store, or it is truncated; remove the store and prepare again"
+        )
     if size == 0:  # an empty file cannot be mapped
         return np.zeros((0, *kind.feature), dtype=kind.dtype)
     return np.memmap(path, dtype=kind.dtype, mode="r", offset=_HEADER, shape=(size // width, *kind.feature))

@@ -119,7 +119,7 @@ class SubwordSampler:
 
     @classmethod
     def of(cls, config: SubwordsConfig, *, store: Store, tokenizers: Tokenizers, seed: int) -> Self | None:
-        """The sampler of a config; None if segmentations are fixed."""
+        """The sampler that a config describes; None if segmentations are fixed."""
         if isinstance(config, FixedConfig):
             return None
         return cls(config, store=store, tokenizers=tokenizers, seed=seed)
@@ -148,7 +148,7 @@ class SubwordSampler:
         return collate_pairs(store_of_pairs(pairs), planned=Planned(np.arange(len(pairs)), size), shard=shard)
 
     def growth(self) -> float:
-        """The ratio of sampled to stored lengths of pairs; the token budget of a batch is divided by this ratio."""
+        """The length of sampled pairs relative to stored ones, at least 1; a batch's token budget is divided by it."""
         count = len(self.store)
         indices = np.unique(np.linspace(0, count - 1, num=min(count, _SAMPLE)).astype(np.int64))
         before = sum(int(widths[indices].sum()) for widths in pair_widths(self.store))

@@ -106,8 +106,8 @@ class TsvConfig(Config):
         _refuse_names_without_header(self.format)
         if self.format.has_header and self.alignments is not None:
             raise ValueError(
-                "word alignments cannot be used with a file that has a header: line n of the alignments belongs to "
-                "line n of the file"
+                "word alignments cannot be used with a file that has a header, because line n of the alignments "
+                "belongs to line n of the file; remove the header and set header = false"
             )
         return self
 
@@ -162,7 +162,7 @@ TableCorpus = TsvConfig | CsvConfig
 
 
 def csv_lines(lines: Iterable[bytes], *, delimiter: str, limit: int, name: str) -> Iterator[bytes]:
-    """Yields one item per line: the whole record for its first line, then a `CONTINUATION` for each of its other lines.
+    """Yields one item per line: at the first line of a record, the whole record; at its other lines, `CONTINUATION`.
 
     Records longer than `limit` bytes are cut to `limit` + 1. If a quote is not closed within `RECORD_BYTES`, or by the
     end of the file, a DataError names its line.

@@ -1,6 +1,6 @@
 """Batches of labelled sentences.
 
-Letters: B rows, T words, C characters. Rows that only fill a static shape have no words and weight 0.
+Letters: B rows, T words, C characters. Padding rows, which fill up a static shape, have no words and weight 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class TagBatch(NamedTuple):
 
     words: Tensor  # [B,T]
     labels: Tensor  # [B,T], 0 after a sentence's last word
-    lengths: Tensor  # [B], on the CPU; 0 for a row that only fills a shape
+    lengths: Tensor  # [B], on the CPU; 0 for a padding row
     weight: int  # words
     shared_weight: int  # the weight of all ranks that share this batch
     characters: Tensor | None = None  # [B,T,C]

@@ -85,7 +85,7 @@ class TaggingPreparation(NamedTuple):
 
 
 class TaggingNumericaliser(NamedTuple):
-    """Converts sentences to ids. All labels that do not occur in training share the id after the last label's."""
+    """Converts sentences to ids. Labels that do not occur in training share one id, the next after the known labels."""
 
     vocabularies: TaggerVocabularies
     inputs: tuple[str, ...]

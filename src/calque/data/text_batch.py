@@ -24,7 +24,7 @@ class TextBatch(NamedTuple):
 
     inputs: Tensor  # [B,T]
     outputs: Tensor  # [B,T], PAD at positions without a token to predict
-    lengths: Tensor  # [B], on the CPU; 0 for a row that only fills a shape
+    lengths: Tensor  # [B], on the CPU; 0 for a padding row
     weight: int  # tokens to be predicted
     shared_weight: int  # the weight of all ranks that share this batch
     begins: bool = True  # whether the rows begin a text, so that no earlier state is needed
@@ -91,7 +91,7 @@ def collate_streams(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> 
     real = len(planned.indices)
     starts = np.zeros(
         planned.size.rows, dtype=np.int64
-    )  # all ranks have the same number of rows; some rows only fill a shape
+    )  # all ranks have the same number of rows; some are padding rows
     starts[:real] = planned.indices
     tokens = store[COLUMN].values[starts[:, None] + np.arange(width + 1)].astype(np.int64)
     tokens[real:, 1:] = PAD

@@ -243,7 +243,7 @@ class Captioner:
         return max(1, tokens // self.config.positions(self.task.size))
 
     def _isolated(self, jobs: Sequence[_Job]) -> list[CaptionAnswer]:
-        """Captions a batch. If memory runs out, captions its halves, so that an error reaches only its own image."""
+        """Captions a batch. If memory runs out, captions its halves; an image that does not fit alone gets an error."""
         try:
             with lock_of(self.model):
                 return list(self._captions(jobs))

@@ -1,4 +1,4 @@
-"""Compares a captioner's attention at words that name objects with the boxes of these objects in a manifest."""
+"""Compares a captioner's attention at words that name objects with the bounding boxes of these objects."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,12 +32,12 @@ def manifest_entries(path: Path) -> list[Entry]:
         except ValueError as error:
             raise DataError(f"{path}: line {line.number}: {error}") from None
     if not entries:
-        raise DataError(f"{path}: no images; expected one per line")
+        raise DataError(f"{path}: the manifest lists no images; expected one per line")
     return entries
 
 
 def box_attention(captioner: Captioner, entries: Sequence[Entry]) -> Iterator[NamedAttention]:
-    """For every box of every image, the attention at the words of the reference caption that name its object.
+    """For every bounding box, the attention at those words of the reference caption that name the object in the box.
 
     The decoder is forced to read the reference, so that all models are measured at the same words.
     """

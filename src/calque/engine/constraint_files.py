@@ -1,4 +1,4 @@
-"""Reads files of constraints on translations: prefixes, terms and other lists."""
+"""Reads files with one prefix or pair of terms per line, and adds these constraints to translation requests."""
 
 import re
 from collections.abc import Iterator

@@ -103,7 +103,7 @@ class _Boundaries(NamedTuple):
 
 
 def _phrase_boundaries(constraints: Sequence[ConstraintIds], *, target: Tokenizer) -> _Boundaries:
-    """The places where phrases may begin and end: at word boundaries, or anywhere in a script without spaces."""
+    """Masks that let phrases begin and end only at word boundaries, or anywhere in a script without spaces."""
     unspaced = torch.tensor([row.unspaced for row in constraints])
     width = max(len(row.copied) for row in constraints)
     masks = []

@@ -54,13 +54,13 @@ def decode_batch(
     give_up: Callable[[], Collection[int]] | None = None,
     inspection: Inspection = UNWATCHED,
 ) -> list[list[Candidate]]:
-    """The candidates for each part (a whole text, or one part of a text that was split), at least one per part.
+    """The candidates for each part: a whole text, or one part of a text that was split.
 
     With a shortlist, a part whose translation is too improbable has no candidates: it must be decoded again without
     the shortlist.
 
     `give_up` is called at every step of search and returns the indices of parts whose requests were cancelled or have
-    timed out. Their search ends, and they may have no candidates.
+    timed out. Search then drops these parts, and they may have no candidates.
     """
     with ExitStack() as stack:
         stack.enter_context(models.model.evaluating())

@@ -55,7 +55,7 @@ def start_decoding(
     """Encodes sources and returns the decoding step of the model, or the combined step of all models.
 
     The sources must be on the model's device. With `lists`, every model considers only the words of these lists.
-    If `indexed`, states may have the form that kernels for decoding on a CPU read; interventions expect the plain form.
+    If `indexed`, states may be in a special format for fast decoding on a CPU, which interventions cannot read.
     """
     members = (model, *ensemble.models)
     started = [_start(member, source, attention=attention, lists=lists, indexed=indexed) for member in members]
@@ -74,7 +74,7 @@ def start_decoding(
 def start_with_graphs(model: Model, source: Padded, *, graphs: Graphs) -> Decoding:
     """Like `start_decoding`, for a single model whose steps are captured as CUDA graphs. The source may be on the CPU.
 
-    An encoder that needs no lengths on the host is replayed as a graph too.
+    The encoder is captured as a graph too, unless it needs the lengths of the sources on the CPU.
     """
     if model.encoder.needs_host_lengths:
         context = model.prepare(source.to(next(model.parameters()).device))
@@ -108,6 +108,6 @@ def refuse_other_vocabularies(own: Tokenizers, *, ensemble: Sequence[Tokenizers]
         for name, tokenizer in members:
             if tokenizer.to_bytes() != expected.to_bytes():
                 raise FolderError(
-                    f"{name}: its pieces differ from those of the translation model; train both with the same "
+                    f"the pieces of {name} differ from those of the translation model; train both with the same "
                     'vocabulary (text.kind = "given", text.path = the other run)'
                 )

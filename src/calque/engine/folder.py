@@ -74,43 +74,43 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
 
 
 def load_translator(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Translator:
-    """`load` for a translation model; for any other model, raises an error that names the command to use instead."""
+    """Loads a translation model. For any other model, raises an error that names the command to use instead."""
     return _load_kind(Translator, path, purpose="translate", device=device, precision=precision)
 
 
 def load_text_generator(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
 ) -> TextGenerator:
-    """`load` for a language model; for any other model, raises an error that names the command to use instead."""
+    """Loads a language model. For any other model, raises an error that names the command to use instead."""
     return _load_kind(TextGenerator, path, purpose="generate text", device=device, precision=precision)
 
 
 def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Tagger:
-    """`load` for a tagger; for any other model, raises an error that names the command to use instead."""
+    """Loads a tagger. For any other model, raises an error that names the command to use instead."""
     return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
 
 
 def load_sentence_encoder(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
 ) -> SentenceEncoder:
-    """`load` for a sentence encoder; for any other model, raises an error that names the command to use instead."""
+    """Loads a sentence encoder. For any other model, raises an error that names the command to use instead."""
     return _load_kind(SentenceEncoder, path, purpose="encode pairs", device=device, precision=precision)
 
 
 def load_recommender(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto"
 ) -> Recommender:
-    """`load` for a recommender; for any other model, raises an error that names the command to use instead."""
+    """Loads a recommender. For any other model, raises an error that names the command to use instead."""
     return _load_kind(Recommender, path, purpose="recommend items", device=device, precision=precision)
 
 
 def load_recogniser(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Recogniser:
-    """`load` for a recogniser; for any other model, raises an error that names the command to use instead."""
+    """Loads a recogniser. For any other model, raises an error that names the command to use instead."""
     return _load_kind(Recogniser, path, purpose="transcribe speech", device=device, precision=precision)
 
 
 def load_captioner(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "auto") -> Captioner:
-    """`load` for a captioner; for any other model, raises an error that names the command to use instead."""
+    """Loads a captioner. For any other model, raises an error that names the command to use instead."""
     return _load_kind(Captioner, path, purpose="describe images", device=device, precision=precision)
 
 
@@ -138,7 +138,7 @@ KINDS: dict[type[Loaded], ModelKind] = {
 
 
 def architecture(loaded: Loaded) -> str:
-    """The kinds of a model's parts, such as "transformer to luong"."""
+    """The architecture of a model in words, such as "transformer to luong" (from encoder to decoder)."""
     match loaded:
         case Translator():
             return f"{loaded.config.encoder.kind} to {loaded.config.decoder.kind}"
@@ -178,7 +178,7 @@ def _load_kind(
 
 
 def _usage(loaded: Loaded, path: str | Path) -> str:
-    """A phrase for error messages that names the commands for a model."""
+    """The part of an error message that names the commands which use a model."""
     return KINDS[type(loaded)].usage.format(path=shell_path(path))
 
 
@@ -239,7 +239,8 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
     is_int8 = manifest.format == INT8_FORMAT
     if is_int8 and manifest.details != INT8_DETAILS:
         raise FolderError(
-            f"{folder} is damaged:\n  {MANIFEST}: expected the details {INT8_DETAILS} of a model with 8-bit weights"
+            f"{folder} is damaged:\n  {MANIFEST}: expected the details {INT8_DETAILS}, because the folder's format is "
+            "that of models with 8-bit weights"
         )
     if precision == "auto":
         precision = "int8" if is_int8 and chosen_device.type == "cpu" and multiplies_int8() else "float32"

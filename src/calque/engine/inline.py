@@ -1,9 +1,9 @@
 r"""Required phrases inside the text: `the <term target="Bahnhof">station</term> is closed`.
 
 A mark begins with `<term target="PHRASE">`, where PHRASE is the required phrase, and ends with `</term>`; the model
-reads the text between them. In PHRASE `\"` is a quotation mark and `\\` a backslash. A literal `<term` before a space
-or `>`, or a literal `</term>`, is escaped with a backslash; in a run of backslashes before it, `\\` stands for one
-backslash, as in a shell.
+reads the text between them. In PHRASE, `\"` is a quotation mark and `\\` a backslash. A backslash before `<term` or
+`</term>` makes it literal text. Two backslashes there stand for one literal backslash and leave the mark in force. Only
+a `<term` that is followed by white space, `>` or `/` counts as a mark.
 """
 
 import re
@@ -32,7 +32,7 @@ class Inline(NamedTuple):
 
 
 def read_inline(line: str) -> Inline:
-    """The text of a line and the terms of its marks.   Law: `read_inline(escape(text)) == (text, ())`."""
+    """The text of a line without its marks, and their terms. Law: `read_inline(escape(text)) == (text, ())`."""
     text, terms, place = "", [], 0
     opened: tuple[str, int] | None = None  # the phrase and the position of the mark that is open
     while match := _MARK.search(line, place):
@@ -44,14 +44,14 @@ def read_inline(line: str) -> Inline:
             continue
         if mark == "</term>":
             if opened is None:
-                raise _mark_error(line, match.start(2), '</term> without a <term target="..."> before it')
+                raise _mark_error(line, match.start(2), 'there is no <term target="..."> before this </term>')
             opened = None
             continue
         if opened is not None:
-            raise _mark_error(line, match.start(2), "a mark inside another mark")
+            raise _mark_error(line, match.start(2), "this mark is inside another mark")
         opening = _OPENING.match(line, match.start(2))
         if opening is None:
-            raise _mark_error(line, match.start(2), 'expected <term target="...">')
+            raise _mark_error(line, match.start(2), 'this mark is malformed; expected <term target="...">')
         phrase = _ESCAPED.sub(r"\1", opening[1]).strip()
         if not phrase:
             raise _mark_error(line, match.start(2), 'the target of this <term target="..."> is empty')
@@ -63,7 +63,7 @@ def read_inline(line: str) -> Inline:
 
 
 def has_mark(text: str) -> bool:
-    """Whether a text contains what `read_inline` would read as the beginning of a mark."""
+    """Whether a text contains `<term target="...">`, with which a mark begins."""
     return _OPENING.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""8-bit weights of a model folder: NAME holds the levels of a large weight, NAME.scales one scale per row."""
+"""8-bit weights of a model folder: tensor NAME holds a large weight in int8, tensor NAME.scales one scale per row."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ def to_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_int8(stored: Mapping[str, Tensor], *, origin: str) -> dict[str, Tensor]:
-    """The rounded weights in floating point; raises a FolderError that lists levels and scales that do not match."""
+    """The weights in floating point; raises a FolderError that lists the 8-bit weights without matching scales."""
     levels = {name: value for name, value in stored.items() if value.dtype == torch.int8}
     scales = {name + SCALES: value for name, value in levels.items()}
     problems = [_fault(name, value, stored.get(name + SCALES)) for name, value in levels.items()]

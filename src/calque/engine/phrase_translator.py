@@ -173,8 +173,8 @@ class PhraseEngine:
         }
         if idle := [name for name, value in given.items() if value]:
             raise ConfigError(
-                f"{', '.join(idle)}: for neural models only; a statistical model supports neither constraints nor the "
-                "settings of beam search, so leave them out"
+                f"{', '.join(idle)}: supported for neural models only; a statistical model supports neither "
+                "constraints nor the settings of beam search, so leave them out"
             )
         if not isinstance(request.text, str):
             raise TextError(f"text must be a string; found {request.text!r:.80}")
@@ -226,7 +226,7 @@ class PhraseEngine:
             if self.poll is not None:
                 self.poll()
             if deadline is not None and time.monotonic() >= deadline:
-                raise DeadlineError(f"not answered within {request.timeout:g} seconds")
+                raise DeadlineError(f"the request was not answered within {request.timeout:g} seconds")
 
         return poll
 

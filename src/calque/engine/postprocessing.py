@@ -1,4 +1,4 @@
-"""From the hypotheses of search to candidates: text, confidence, signs of degeneration, details. Letter: S source."""
+"""Turns hypotheses of search into candidates: text, confidence, signs of degeneration, details. Letter: S source."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
@@ -38,7 +38,7 @@ class Postprocessor(NamedTuple):
         *,
         settings: Settings,
     ) -> list[list[Candidate]]:
-        """The candidates for each source, at least one, with the details that the settings request."""
+        """The candidates for each source, given its hypotheses; they have details if the settings request these."""
         targets = [[TargetTokens(hypothesis.tokens, hypothesis.cut) for hypothesis in beam] for beam in hypotheses]
         ids = [source.ids for source in sources]
         scores: list[list[TokenScores]] | None = None

@@ -94,7 +94,7 @@ class Job:
         if self.error is None and self.pending is not None and self.pending.is_given_up:
             self.error = RequestError("the request was cancelled")
         if self.error is None and self.deadline is not None and time.monotonic() >= self.deadline:
-            self.error = DeadlineError(f"not answered within {self.request.timeout:g} seconds")
+            self.error = DeadlineError(f"the request was not answered within {self.request.timeout:g} seconds")
         return self.error is not None
 
 
@@ -156,7 +156,8 @@ def _refuse_types(request: Request) -> None:
             raise TextError(f"{name} contains a lone surrogate, which is not valid Unicode: {text!r:.{_SHOWN}}")
     if request.places and len(request.places) != len(request.required):
         raise TextError(
-            f"{len(request.places)} places for {len(request.required)} required phrases; give one place per phrase"
+            f"found {len(request.places)} places for {len(request.required)} required phrases; give for each phrase "
+            "the place in the text where the words that it translates begin"
         )
     if request.search is not None and not isinstance(request.search, SearchConfig):
         raise ConfigError(f"search must be a SearchConfig; found {request.search!r:.{_SHOWN}}")

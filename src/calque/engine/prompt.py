@@ -34,7 +34,7 @@ class HistoryState(NamedTuple):
 def read_prompt(model: LanguageModel, ids: Sequence[int], *, start: int) -> tuple[Tensor, Any]:
     """Reads the start mark (`start`) and all tokens of a prompt but the last.
 
-    Returns the hidden vectors [1,P,E], of which the i-th predicts token i, and the state that reads the last token.
+    Returns the hidden vectors [1,P,E], of which the i-th predicts token i of the prompt, and the state after reading.
     """
     inputs = torch.tensor([[start, *ids[:-1]]], device=next(model.parameters()).device)
     read, state = model.read(inputs, model.start(1))

@@ -192,7 +192,7 @@ class Recogniser:
         if not math.isfinite(longest * self.task.rate):
             raise ConfigError(f"chunk is {longest:g} s: expected a finite number of seconds, such as 20")
         if longest * self.task.rate < 4 * self.stride:
-            raise ConfigError(f"chunk is {longest:g} s: too short to recognise anything; give at least 1")
+            raise ConfigError(f"chunk is {longest:g} s: that is too short to recognise anything; give at least 1 s")
         for jobs in _groups(self._job(recording, longest=longest) for recording in recordings):
             yield from self._group(jobs, settings, longest=longest, batch_frames=batch_frames)
 
@@ -209,7 +209,7 @@ class Recogniser:
             raise ConfigError(f"nbest is {nbest} and beam is {search.beam}: nbest must be between 1 and beam")
         if language is not None and language.tokenizer.to_bytes() != self.tokenizer.to_bytes():
             raise FolderError(
-                "the language model: its pieces differ from those of the recogniser; train it with the recogniser's "
+                "the pieces of the language model differ from those of the recogniser; train it with the recogniser's "
                 'vocabulary (text.kind = "given", text.path = the recogniser\'s run)'
             )
         return SpeechSearch(search, nbest, timestamps, language)
@@ -218,7 +218,7 @@ class Recogniser:
     def transcribe_store(
         self, store: Store, *, search: SearchConfig, batch: BatchConfig, stop: Callable[[], None] | None = None
     ) -> StoreTranscripts:
-        """The transcripts of all rows in a store, which are not split, and the loss of the reference texts.
+        """The transcripts of all recordings in a store, each decoded as a whole, and the loss of the reference texts.
 
         `stop` is called before each batch and may raise. The model must be in evaluation mode.
         """
@@ -290,16 +290,19 @@ class Recogniser:
         samples = np.asarray(sound.samples, dtype=np.float32)
         samples = samples.mean(axis=1) if samples.ndim == 2 else samples
         if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
-            raise DataError(f"{name}invalid samples; expected finite numbers as [samples] or [samples, channels]")
+            raise DataError(
+                f"{name}the samples are invalid; expected a non-empty array of finite numbers, [samples] or "
+                "[samples, channels]"
+            )
         if sound.rate != self.task.rate and not self.task.resample:
             raise DataError(
-                f"{name}{sound.rate} samples per second, but this model reads {self.task.rate} and does not resample "
-                "(task.resample = false); convert the recording"
+                f"{name}the recording has {sound.rate} samples per second, but this model reads {self.task.rate} and "
+                "does not resample (task.resample = false); convert the recording"
             )
         return resample(samples, source=sound.rate, target=self.task.rate)
 
     def _isolated(self, waveforms: Sequence[np.ndarray], settings: SpeechSearch) -> list[Decoded | OutOfMemory]:
-        """Decodes a batch. If memory runs out, decodes its halves, so that an error reaches only its own recording."""
+        """Decodes a batch. If memory runs out, decodes its halves; a part that does not fit alone gets an error."""
         try:
             return list(self._decode(waveforms, settings))
         except Exception as error:

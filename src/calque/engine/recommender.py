@@ -318,7 +318,7 @@ class Recommender:
         return scores
 
     def _batches(self, histories: Sequence[EncodedHistory], *, parts: int = 1) -> Iterator[list[int]]:
-        """The indices of histories in batches of similar length, within budgets of items and of scores."""
+        """The indices of histories in batches of similar length, each within limits on padded items and on scores."""
         most = max(1, BATCH_SCORES // len(self.catalogue.items) // parts)
         batch: list[int] = []
         for index in sorted(range(len(histories)), key=lambda index: len(histories[index].items)):
@@ -333,8 +333,8 @@ class Recommender:
     def _refuse_incomplete(self, values: Sequence[object], items: Sequence[str], *, name: str) -> None:
         if len(values) != len(items):
             raise TextError(
-                f"{len(items)} items, but {len(values)} {name}: this model reads {name}, one per item; pass JSON "
-                f"records with the key {name!r}, or calque.engine.History(items, {name}=[...])"
+                f"the history has {len(items)} items, but {len(values)} {name}: this model reads {name}, one per item; "
+                f"pass JSON records with the key {name!r}, or calque.engine.History(items, {name}=[...])"
             )
 
 

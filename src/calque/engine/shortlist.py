@@ -1,4 +1,4 @@
-"""The shortlist of a translation model: its file, the checks that it can be used, and the word lists of a batch."""
+"""The shortlist of a translation model: reads and writes its file, checks its use, and builds a batch's word lists."""
 
 import hashlib
 import math
@@ -96,11 +96,11 @@ def read_shortlist(path: Path, tokenizers: Tokenizers) -> Shortlist | None:
         vocabulary = values.pop("vocabulary")
         shortlist = Shortlist(**values)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise FolderError(f"{path}: not a shortlist ({error}); {again}") from None
+        raise FolderError(f"{path}: this is not a shortlist ({error}); {again}") from None
     if not np.array_equal(vocabulary, _digest(tokenizers)):
-        raise FolderError(f"{path}: its pieces are not those of this model's tokenizer; {again}")
+        raise FolderError(f"{path}: this shortlist was built for another tokenizer than this model's; {again}")
     if not _is_valid(shortlist, sources=len(tokenizers.source.vocabulary), targets=len(tokenizers.target.vocabulary)):
-        raise FolderError(f"{path}: damaged: its ids or offsets are invalid; {again}")
+        raise FolderError(f"{path}: this shortlist is damaged: its ids or offsets are invalid; {again}")
     return shortlist
 
 
@@ -111,7 +111,7 @@ def _digest(tokenizers: Tokenizers) -> "np.ndarray[tuple[int], np.dtype[np.uint8
 
 
 def _is_valid(shortlist: Shortlist, *, sources: int, targets: int) -> bool:
-    """Whether all parts have the right types and sizes, and all ids are within the vocabularies."""
+    """Whether all arrays of a shortlist have the right types and sizes, and all ids are within the vocabularies."""
     frequent, sample, offsets, table = shortlist
     if any(part.dtype != dtype or part.ndim != 1 for part, dtype in zip(shortlist, _DTYPES, strict=True)):
         return False

@@ -34,7 +34,7 @@ def split_sound(positions: int, *, longest: int, overlap: int) -> list[SoundPart
 
 
 def join_positions(parts: Sequence[SoundPart], values: Sequence[Tensor]) -> Tensor:
-    """Joins the values of the parts into values [S,V] of the whole recording."""
+    """The values [S,V] of the whole recording, joined from those of its parts; half of each overlap is cut off."""
     return torch.cat(
         [value[part.begin - part.first : part.end - part.first] for part, value in zip(parts, values, strict=True)]
     )
@@ -49,7 +49,7 @@ class TimedToken(NamedTuple):
 
 
 def join_tokens(parts: Sequence[SoundPart], tokens: Sequence[Sequence[TimedToken]]) -> list[TimedToken]:
-    """Joins the tokens of the parts; each token is taken from the part whose result counts where the token begins."""
+    """Joins the tokens of the parts; a part contributes the tokens that begin between its `begin` and its `end`."""
     return [
         TimedToken(token.token, token.first + part.first, token.end + part.first)
         for part, of_part in zip(parts, tokens, strict=True)

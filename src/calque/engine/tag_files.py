@@ -46,7 +46,7 @@ class ColumnLayout(NamedTuple):
         return max(map(self.number, names))
 
     def sentence(self, rows: ColumnSentence, *, tagger: Tagger) -> Sentence:
-        """The tagger's input from a sentence of the file; raises a DataError if the file has unnamed columns."""
+        """The tagger's input from a sentence of the file; raises a DataError for more columns than the tagger knows."""
         if self.is_assumed:
             self._refuse_further_columns(rows)
         inputs = {name: rows.column(self.number(name)) for name in tagger.task.inputs}
@@ -56,7 +56,7 @@ class ColumnLayout(NamedTuple):
         for index, cells in zip(rows.words, rows.cells, strict=True):
             if len(cells) > len(self.names):
                 raise DataError(
-                    f"{rows.name}: line {rows.first + index}: {len(cells)} columns, but the model was trained on "
+                    f"{rows.name}: line {rows.first + index}: found {len(cells)} columns, but the model was trained on "
                     f"{', '.join(self.names)}; name the file's columns in order, e.g. --columns form,pos,label, or use "
                     "--format text for raw text"
                 )

@@ -244,8 +244,8 @@ class Tagger(EmbedsText):
                 )
             if len(sentence.columns[name]) != len(sentence.words):
                 raise TextError(
-                    f"{len(sentence.words)} words, but {len(sentence.columns[name])} values in the column {name!r}; "
-                    "expected one per word"
+                    f"the sentence has {len(sentence.words)} words, but {len(sentence.columns[name])} values in the "
+                    f"column {name!r}; expected one per word"
                 )
 
 

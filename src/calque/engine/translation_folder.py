@@ -91,7 +91,7 @@ def _read_confidence(path: Path) -> Confidence | None:
             return Confidence(knots)
     except (ValueError, TypeError, KeyError, OverflowError):
         pass
-    raise FolderError(f"{path}: damaged: expected pairs of log-probability and chrF in increasing order")
+    raise FolderError(f"{path}: the file is damaged: expected pairs of log-probability and chrF in increasing order")
 
 
 def _read_profile(path: Path, *, format: int) -> LengthProfile | None:
@@ -108,5 +108,6 @@ def _read_profile(path: Path, *, format: int) -> LengthProfile | None:
     except (ValueError, TypeError, AttributeError, KeyError):
         pass
     raise FolderError(
-        f"{path}: damaged: expected positive numbers of pieces and sentences, and target limits in increasing order"
+        f"{path}: the file is damaged: expected positive numbers of pieces and sentences, and target limits sorted by "
+        "source length"
     )

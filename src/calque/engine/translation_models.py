@@ -47,9 +47,9 @@ class TranslationModels(NamedTuple):
         return truncate(_without_blanks(texts), limit=limit, size=size, read=read)
 
     def encode_targets(self, texts: Sequence[str], sources: Sequence[NumberedText]) -> list[Truncated]:
-        """The first target ids of each text, at least as many as search can generate.
+        """The ids of each target text. Only a text longer than any translation that search generates is truncated.
 
-        Words that can be copied from the source have copy ids, which may lie beyond the vocabulary.
+        Words that the model can copy from the source have the ids of copies, which may lie beyond the vocabulary.
         """
         target, limit = self.tokenizers.target, max(self.search.most, 2 * self.search.source_limit)
         size = len(target.vocabulary)

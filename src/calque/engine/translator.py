@@ -185,7 +185,10 @@ class Translator(EmbedsText):
         An ensemble scores with the probabilities of all its models, as in `score`.
         """
         if not sources or len(sources) != len(targets):
-            raise TextError(f"{len(sources)} sources and {len(targets)} targets: each source needs one target")
+            raise TextError(
+                f"found {len(sources)} sources and {len(targets)} targets; expected at least one source, and as many "
+                "targets as sources"
+            )
         if self.ensemble != Ensemble():
             scored = list(self.score(sources, targets))
             return -sum(pair.log_prob for pair in scored) / sum(len(pair.log_probs) for pair in scored)

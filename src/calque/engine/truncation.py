@@ -1,4 +1,4 @@
-"""Truncation of texts to what a model reads, without the cost of tokenising the rest."""
+"""Truncation of texts to as many pieces as a model reads, without tokenising all of a very long text."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -20,9 +20,9 @@ def truncate(
 ) -> list[Truncated]:
     """The first `limit` pieces of each text; ids from `size` on are those of copied words.
 
-    Law: the result equals the first pieces of the whole text, although `read` sees at most a few hundred characters per
-    piece. A tokenizer may segment the end of its input differently if the text continues, so it reads twice as many
-    pieces as are kept or, if pieces are very long, MOST characters per kept piece.
+    Law: the result equals the first pieces of the whole text, although `read` (the tokenizer) sees only its beginning.
+    A tokenizer may segment the end of its input differently if the text continues, so it reads twice as many pieces as
+    are kept or, if pieces are very long, MOST characters per kept piece.
     """
     numbered: dict[int, NumberedText] = {}
     characters, unfinished = FIRST * limit, list(range(len(texts)))

@@ -126,7 +126,7 @@ Answer = Translation | CalqueError
 
 
 def empty_translation(*, detail: bool, attends: bool, missing_phrase: bool) -> Translation:
-    """The translation of an empty line: empty, with score 0 and the same fields as any other."""
+    """The translation of an empty line: an empty text with score 0, and with the same fields as other translations."""
     empty = Detail([], [], [], *(([], []) if attends else (None, None)))
     return Translation(
         [Candidate("", 0.0, 0.0, cut=False, detail=empty if detail else None, missing_phrase=missing_phrase)]

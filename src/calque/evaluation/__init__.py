@@ -1,4 +1,5 @@
 """Evaluation: metrics, significance tests, calibration of confidence, degenerate output, minimum Bayes risk.
 
-Everything here takes texts and returns scores, without models or training. Metrics of sacreBLEU carry its signature.
+Functions take the outputs of models, such as texts, labels, ranks or vectors, but never a model. Metrics of sacreBLEU
+carry its signature.
 """

@@ -1,4 +1,4 @@
-"""How much attention lies inside the box of an object while the words that name it are generated.
+"""How much of a captioner's attention lies inside an object's bounding box at the words that name the object.
 
 Letters: T tokens, G rows and columns of a grid over a square image, S = G·G positions, row by row.
 """
@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 
 class SquareBox(NamedTuple):
-    """A box in a square image of side 1."""
+    """A bounding box in a square image of side 1."""
 
     left: float
     top: float
@@ -22,7 +22,7 @@ class SquareBox(NamedTuple):
 
 
 class NamedAttention(NamedTuple):
-    """The attention at the words that name one object."""
+    """How well the attention at the words that name one object matches the object's bounding box."""
 
     inside: float
     """The share of attention that lies inside the object's box."""
@@ -56,8 +56,8 @@ def cell_shares(box: SquareBox, *, side: int) -> Array:
 def named_attention(attention: Array, box: SquareBox, *, side: int) -> NamedAttention:
     """How much of the attention lies inside an object's box while a caption names the object.
 
-    `attention` [T,S] has the weights of the T words that name it over the S = side² cells of the image; their mean is
-    compared with the box. A cell that lies partly inside the box counts in proportion.
+    `attention` [T,S] has the weights of the T words that name the object over the S = side² cells of the image. The
+    mean over the words is compared with the box. A cell that lies partly inside the box counts in proportion.
     """
     mean = attention.mean(axis=0)
     total = mean.sum()
@@ -83,7 +83,7 @@ def pieces_in_span(ends: Sequence[int], span: tuple[int, int]) -> list[int]:
 
 
 def mean_attention(named: Sequence[NamedAttention]) -> BoxAttention:
-    """The means of the results of `named_attention` over all objects, and their number; all 0 without objects."""
+    """The means over all objects of the results of `named_attention`, and the number of objects; all 0 if none."""
     if not named:
         return BoxAttention(0.0, 0.0, 0.0, 0)
     inside, area, points = (float(np.mean([item[at] for item in named])) for at in range(3))

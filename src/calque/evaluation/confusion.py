@@ -65,7 +65,7 @@ def draw_confusion(path: Path, counts: Confusion, *, labels: Sequence[str] = ())
 def confusion_table(
     counts: Confusion, *, labels: Sequence[str] = (), most: int
 ) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Names [Y] and counts [Y,Y], gold labels as rows; with more than `most` labels, the rarest are merged."""
+    """The confusion matrix: labels [Y] and counts [Y,Y], gold as rows; beyond `most` labels, the rarest are merged."""
     _words(counts)
     frequencies = Counter[str]()
     for (gold, predicted), count in counts.items():

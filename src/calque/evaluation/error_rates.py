@@ -1,8 +1,8 @@
 """Error rates by edit distance, for transcripts (with confidence intervals) and sequences with several references.
 
 WER = (S + D + I) / words of the references, over all recordings together; CER is the same over characters, spaces
-included. For pronunciations, the rates of symbols and sequences are the phoneme error rate (PER) and the word error
-rate (WER).
+included. For pronunciations, the error rate of symbols is the phoneme error rate (PER), and that of whole sequences is
+the word error rate (WER).
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class TranscriptErrors(NamedTuple):
 
 
 class ErrorRates(NamedTuple):
-    """Error rates in per cent."""
+    """Error rates of symbols and of whole sequences, in per cent."""
 
     symbols: float  # edits per reference symbol; above 100 if there are more edits than symbols
     sequences: float  # sequences that equal none of their references
@@ -101,8 +101,8 @@ def _edits(pairs: Sequence[tuple[Symbols, Symbols]], lengths: Array) -> tuple[Ar
 
     Row i of Levenshtein's table is computed from row i − 1, for all pairs at once. A cell of the table holds
     M · edits − substitutions, whose minimum has the fewest edits and, among those, the most substitutions; M is larger
-    than any number of substitutions. Insertions chain within a row: cⱼ = min over k ≤ j of dₖ + M (j − k),
-    a running minimum of dₖ − M k.
+    than any number of substitutions. Insertions move along a row: cell j is the minimum over k ≤ j of
+    dₖ + M (j − k), where dₖ is cell k before insertions. This is M j plus the running minimum of dₖ − M k.
     """
     numbers: dict[str, int] = {}
     width, height = int(lengths[:, 1].max(initial=0)), int(lengths[:, 0].max(initial=0))
@@ -185,7 +185,7 @@ def error_rates(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Sym
             f"{len(hypotheses)} outputs but references for {len(references)} outputs: the numbers must be equal"
         )
     if not references or not all(references):
-        raise DataError("nothing to evaluate: every output needs at least one reference")
+        raise DataError("there must be at least one output to evaluate, and every output needs at least one reference")
     compared = [
         (choice, hypothesis) for hypothesis, choices in zip(hypotheses, references, strict=True) for choice in choices
     ]

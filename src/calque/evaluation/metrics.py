@@ -26,7 +26,7 @@ class Metric(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The metrics that `evaluate` reports; higher is better for all except TER."""
+    """The metrics that `calque evaluate` reports; higher is better for all except TER."""
 
     bleu: Metric
     bleu_lowercased: Metric

@@ -8,7 +8,7 @@ UtilityName = Literal["chrf", "bleu"]
 
 
 class Ranked(NamedTuple):
-    """The position of a candidate in the list and its expected utility, between 0 and 1."""
+    """The index of a candidate in the list of all candidates, and its expected utility, between 0 and 1."""
 
     place: int
     utility: float

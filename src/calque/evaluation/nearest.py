@@ -67,7 +67,7 @@ def _nearest(queries: Array, corpus: Array, *, top: int, block: int) -> Neighbou
 
 
 def _largest(scores: Array, *, count: int) -> Array:
-    """The columns [Q,count] of each row's largest scores [Q,N], in ascending order; ties go to the first columns."""
+    """The columns [Q,count] of the largest scores in each row [Q,N], left to right; of equal scores, the leftmost."""
     if not count:
         return np.zeros((len(scores), 0), dtype=np.int64)
     least = np.partition(scores, -count, axis=1)[:, -count, None]

@@ -30,7 +30,7 @@ def target_ranks(scores: Tensor, targets: Tensor) -> Tensor:
     """The rank [U], from 1, of each target [U] among the items of `scores` [U,V]; items with score −inf do not compete.
 
     Ties are pessimistic: an item with the same score as the target, or with a score of NaN, ranks ahead of the target.
-    A target whose own score is −inf is MISSED.
+    A target whose own score is −inf has the rank MISSED, which is 0.
     """
     own = scores.gather(1, targets[:, None])  # [U,1]
     competes = scores != -torch.inf
@@ -40,7 +40,7 @@ def target_ranks(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 def user_statistics(ranks: Sequence[int] | Array) -> Array:
-    """The contribution [U,K] of every user to METRICS, given the rank of the user's target."""
+    """The contribution [U,K] of every user to each metric of METRICS, given the rank of the user's target."""
     values = np.asarray(ranks, dtype=np.float64)
     is_hit = values != MISSED
     safe = np.where(is_hit, values, 1.0)

@@ -1,4 +1,4 @@
-"""Scores of retrieval: how each sentence's partner ranks among all sentences of the other side.
+"""Scores of retrieval: how each sentence's partner (the other sentence of its pair) ranks among all on that side.
 
 Letters: N pairs, W width of the vectors, Q queries of a block.
 """
@@ -62,8 +62,8 @@ def partner_ranks(
 ) -> Ranks:
     """The rank of each sentence's partner, given vectors [N,W] of both sides; partners have the same row.
 
-    Sentences with the same text as the partner never rank ahead of it. Equally near sentences rank in their order.
-    `poll` is called before each block and may raise.
+    Sentences with the same text as the partner never rank ahead of it. Equally near sentences rank by row number.
+    `poll` is called before each block of queries and may raise an exception.
     """
     return Ranks(
         _ranks(source, target, numbers=_numbers(targets), poll=poll),
@@ -72,7 +72,7 @@ def partner_ranks(
 
 
 def equal_texts(sources: Sequence[str], targets: Sequence[str]) -> Array:
-    """[N,N], true for two pairs with the same source or the same target: neither is a negative of the other."""
+    """A mask [N,N], true where two pairs have the same source or target, so that neither is a negative of the other."""
     sides = (_numbers(sources), _numbers(targets))
     return np.logical_or(*(numbers[:, None] == numbers for numbers in sides))  # type: ignore[no-any-return]
 

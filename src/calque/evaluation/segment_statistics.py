@@ -28,7 +28,7 @@ _FACTOR = 4  # chrF: recall weighs β² = 4 times as much as precision
 
 
 def metric_names(names: Sequence[str]) -> tuple[MetricName, ...]:
-    """The names without repetitions; raises a ConfigError, which lists the existing metrics, if one is unknown."""
+    """The given names, each once, in the order of METRICS; raises a ConfigError if a name is not in METRICS."""
     unknown = [name for name in names if name not in METRICS]
     if unknown:
         raise ConfigError(f"unknown metric {', '.join(map(repr, unknown))}: choose from {', '.join(METRICS)}")
@@ -49,7 +49,7 @@ class SegmentMetric:
         setattr(self.metric, "_extract_corpus_statistics", self.rows)  # noqa: B010 - mypy forbids the assignment
 
     def rows(self, hypotheses: Sequence[str], references: Any = None) -> list[list[float]]:
-        """sacreBLEU's statistics of each segment, S rows of K numbers; sacreBLEU's interface requires `references`."""
+        """sacreBLEU's statistics of each segment, S rows of K numbers; sacreBLEU's paired tests pass `references`."""
         key = tuple(hypotheses)
         if key not in self._rows:
             self._rows[key] = self._extract(composed(hypotheses), references)
@@ -93,7 +93,8 @@ def _sacrebleu_metric(name: MetricName, references: Sequence[str], *, splitting:
 def _bleu(sums: Array, *, effective_order: bool) -> Array:
     """BLEU with exponential smoothing (Chen and Cherry 2014, method 3), as in mteval-v13a.
 
-    The statistics are the lengths of hypothesis and reference, then matched and then all n-grams of each order.
+    The statistics are the lengths of hypothesis and reference, then the matched n-grams by order, then all n-grams by
+    order.
     """
     length, reference_length = sums[:, 0], sums[:, 1]
     matched, total = sums[:, 2 : 2 + _ORDERS], sums[:, 2 + _ORDERS : 2 + 2 * _ORDERS]
@@ -109,7 +110,7 @@ def _bleu(sums: Array, *, effective_order: bool) -> Array:
 
 
 def _chrf(sums: Array) -> Array:
-    """chrF2 (Popović 2015): the statistics are n-grams of hypothesis and reference and matches, by order."""
+    """chrF2 (Popović 2015). The statistics are, by order, the n-grams of the hypothesis, the reference, and both."""
     hypothesis, reference, matched = sums[:, 0::3], sums[:, 1::3], sums[:, 2::3]
     exists = (hypothesis > 0) & (reference > 0)
     orders = np.maximum(exists.sum(axis=1), 1)

@@ -26,14 +26,14 @@ def train(
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
-    Settings that the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
+    Settings that the config leaves open (batch size, steps, learning rate, patience etc.) are chosen to fit the corpus.
     So are the text settings if the config has no text section. If the values do not come from a file, messages use
     `origin` to say where they come from. An `observer` is called with the gradients of every update.
 
         run = calque.train("config.toml", run="runs/1")
         print(run.folder, run.summary.best_step, run.summary.best_value)
 
-    For a `task` of your own, which includes its model, data and judge, the config has only `seed` and `training`:
+    For a `task` of your own, with its model, data and validation (`judge`), the config has only `seed` and `training`:
 
         calque.train({"training": {"steps": 500}}, task=OwnTask(task, model, train=store, judge=judge), run="runs/mine")
     """
@@ -55,8 +55,8 @@ def resume(
 ) -> Run:
     """Continues a run from its newest checkpoint, or from the beginning if it has none.
 
-    First, `settings` are changed, also in the run's config.toml. A change that the state of the run does not allow is
-    rejected:
+    First, `settings` are changed, also in the run's config.toml. Changes that the state of the run does not allow are
+    rejected. For example, this changes the number of steps and turns early stopping off:
 
         calque.resume("runs/1", settings=["training.steps=20000", "training.patience=0"])
 

@@ -31,7 +31,7 @@ class ChosenMetric(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """The functions with which an estimator reports its progress and checks whether to stop."""
+    """The functions with which the estimation of a model from counts reports progress and checks whether to stop."""
 
     say: Callable[[str], None]  # writes a line to the terminal and the log
     check_stop: Callable[[], None]  # raises StoppedError if a stop was requested; to be called every few seconds
@@ -55,7 +55,7 @@ class Assembly(Protocol):
 
     @property
     def preparation(self) -> Preparation:
-        """The preparation of the corpora."""
+        """How the task prepares corpora: which columns it reads, which vocabularies it learns, and what it stores."""
         ...
 
     def refuse_unbuildable(self) -> None:
@@ -79,7 +79,7 @@ class Assembly(Protocol):
         ...
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> Judge:
-        """The judge that validates the model."""
+        """The judge, which validates the model on held-out data."""
         ...
 
     def save_model(self, prepared: Prepared, *, parameters: int) -> SaveModel:
@@ -169,7 +169,7 @@ def completed_card(card: str, judgement: Judgement) -> str:
 
 
 def refuse_unknown_metrics(training: TrainingConfig, *, metrics: Collection[str]) -> None:
-    """Raises a ConfigError if the config selects models by a metric that the judge does not measure."""
+    """Raises a ConfigError if the config selects models by a metric that validation does not measure."""
     for key, allowed in (("metric", ("auto", *metrics)), ("tie_breaker", ("auto", "loss", *metrics))):
         if (name := getattr(training, key)) not in allowed:
             raise ConfigError(f"training.{key} = {name!r} is not one of {', '.join(metrics)}")
@@ -193,7 +193,7 @@ def refuse_uncomputable(model: nn.Module, training: TrainingConfig) -> None:
 
 
 def precision_warnings(training: TrainingConfig) -> list[str]:
-    """Warns if bfloat16 would be slow on this CPU; it is not an error, so that runs can move between machines."""
+    """A warning if bfloat16 would be slow on this CPU. It is not an error, so that runs can move between machines."""
     is_on_cpu = choose_device(training.device).type == "cpu"
     if training.precision != "bfloat16" or not is_on_cpu or multiplies_bfloat16():
         return []

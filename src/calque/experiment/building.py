@@ -94,7 +94,7 @@ def build_job(experiment: Experiment, prepared: Prepared, *, folder: Path, repor
 
 
 def _gradient_flow(experiment: Experiment, prepared: Prepared) -> GradientFlow | None:
-    """The function that measures gradient flow at validations; None if it is not watched, or not supported."""
+    """The function that measures gradient flow at validations; None if training.watch_gradients is 0."""
     if not experiment.training.watch_gradients:
         return None
     assert isinstance(experiment.task, TranslationConfig | LanguageModellingConfig | TaggingConfig)

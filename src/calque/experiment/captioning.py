@@ -1,4 +1,4 @@
-"""Captioning as an experiment: from its config to a task, a model and a judge."""
+"""Captioning experiments: builds the data preparation, task, model and validation that a config describes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

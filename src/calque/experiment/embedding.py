@@ -1,4 +1,4 @@
-"""Sentence vectors as an experiment: from its config to a task, a model and a judge."""
+"""Sentence-embedding experiments: builds the data preparation, task, model and validation that a config describes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -52,7 +52,7 @@ SAMPLES = 100  # pairs with samples
 
 
 class EmbeddingJudge:
-    """Evaluates sentence vectors by retrieval: each held-out sentence looks for its partner on the other side.
+    """Validates a sentence encoder by retrieval: for each held-out sentence, the other of its pair should be nearest.
 
     top1, top5 and mrr are means over both directions, in %. The loss is computed over groups of 128 consecutive pairs,
     so that it does not depend on the batch size.
@@ -96,7 +96,7 @@ class EmbeddingJudge:
         return Judgement(values, self._samples(source, target, ranks.to_target), summary=summary)
 
     def _loss(self, source: Array, target: Array) -> float:
-        """The mean contrastive loss; each pair is compared with the pairs of its group that have different texts."""
+        """The mean contrastive loss; each pair is compared with those of its group of 128 that have different texts."""
         task = self.encoder.task
         total = 0.0
         for start in range(0, len(source), TOGETHER):

@@ -90,7 +90,7 @@ def run_estimation(estimation: Estimation) -> Summary:
     metric, metrics = estimation.training.metric, estimation.assembly.metrics
     finished = _finished(folder)
     if finished is not None:
-        reporter.say("this run is finished: its model is estimated")
+        reporter.say("this run is finished: its model has been estimated")
         return Summary(STEP, STEP, None, finished[metric], False, 0, time.monotonic() - started)
     with (
         Records(folder, tensorboard=estimation.training.tensorboard) as records,
@@ -103,7 +103,7 @@ def run_estimation(estimation: Estimation) -> Summary:
         except StoppedError:
             reporter.note("stopped")
             command = f"calque train --resume {shell_path(folder)}"
-            raise Interrupted(f"stopped; the prepared data is kept. To estimate the model: {command}") from None
+            raise Interrupted(f"stopped; the prepared data is kept. To estimate the model, run: {command}") from None
         records.refuse_deleted()
         estimation.assembly.save_model(estimation.prepared, parameters=table_size(model))(
             folder / "model", model, judgement
@@ -135,7 +135,7 @@ def _estimate_and_judge(estimation: Estimation, stop_requested: Callable[[], boo
 
 
 def _finished(folder: Path) -> dict[str, float] | None:
-    """The validation scores of the run; None if its model was not saved."""
+    """The validation scores of a finished run; None if its model has not been saved yet."""
     if not (folder / "model").is_dir():
         return None
     lines = read_journal(folder / "metrics.jsonl", counts=("step",))

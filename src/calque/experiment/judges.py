@@ -1,4 +1,4 @@
-"""The judge that evaluates translation models on held-out data, and what all judges share."""
+"""The judge that validates translation models on held-out data, and definitions that other judges use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Language modelling as an experiment: from its config to a task, a model and a judge."""
+"""Language-modelling experiments: builds the data preparation, task, model and validation that a config describes."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

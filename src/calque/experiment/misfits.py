@@ -89,8 +89,8 @@ def misfits(sections: Sections) -> list[str]:
 def unsupported(sections: Sections, reasons: Mapping[Setting, str], *, models: str) -> list[str]:
     """A message for each setting that the experiment uses although its kind of model does not support it.
 
-    `reasons` maps unsupported settings to their messages. Subword sampling, which no caller's model supports, is always
-    included; `models` names the kind of model in its message, in the plural.
+    `reasons` maps unsupported settings to their messages. Subword sampling is checked too, as none of the
+    models that this function is called for supports it; its message calls them `models`, e.g. "recommenders".
     """
     kind = sections.training.subwords.kind
     all_reasons = {

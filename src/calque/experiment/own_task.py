@@ -178,7 +178,7 @@ def _change(own: OwnTask, folder: Path, settings: Sequence[str]) -> str:
 
 
 def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: ExitStack, ranks: int) -> str:
-    """Locks the run and writes its record; raises a DataError if the data has changed since the run started."""
+    """Locks the run and writes its run.json; raises a DataError if the data has changed since the run started."""
     stack.enter_context(run_lock(folder))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(own.train)) + "\n")
     facts = run_facts(experiment.training, data=_fingerprint(own.train), ranks=ranks, metrics=own.judge.metrics)

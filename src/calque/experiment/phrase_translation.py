@@ -1,4 +1,4 @@
-"""Statistical translation as an experiment: estimates its tables, and tunes its weights on the validation data."""
+"""Statistical-translation experiments: estimates a model's tables, and tunes its weights on the validation data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -105,13 +105,13 @@ class PhraseTranslationAssembly(BaseAssembly):
         return {name: round(value, 6) for name, value in tuner.tune(translator.phrases).weights.items()}
 
     def build(self, prepared: Prepared) -> nn.Module:
-        raise ConfigError("a statistical translation model has no network to build; it is estimated")
+        raise ConfigError("a statistical translation model has no network to build; it is estimated from counts")
 
     def task(self, prepared: Prepared) -> Task:
-        raise ConfigError("a statistical translation model is counted, not trained in steps, so it cannot be used here")
+        raise ConfigError("a statistical translation model is estimated from counts, so it has no training task")
 
     def corpus(self, prepared: Prepared) -> Corpus:
-        raise ConfigError("a statistical translation model is counted, not trained in steps, so it cannot be used here")
+        raise ConfigError("a statistical translation model is estimated from counts, so it needs no training settings")
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> "PhraseJudge":
         return PhraseJudge(self._translator(model, prepared), prepared, metric=self.experiment.training.metric)

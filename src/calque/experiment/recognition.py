@@ -1,4 +1,4 @@
-"""Speech recognition as an experiment: from its config to a task, a model and a judge."""
+"""Speech-recognition experiments: builds the data preparation, task, model and validation that a config describes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -182,7 +182,7 @@ class RecognitionAssembly(BaseAssembly):
 
 @torch.inference_mode()
 def feature_statistics(model: RecogniserModel, store: Store) -> tuple[Tensor, Tensor]:
-    """The mean and standard deviation [M] of each band over evenly spaced recordings of a store."""
+    """The mean and standard deviation [M] of each mel band, over up to 1,000 recordings, evenly spaced in a store."""
     rows = np.unique(np.linspace(0, len(store) - 1, min(MEASURED, len(store))).astype(np.int64))
     bands = model.inputs.log_mel.bands
     total, squares, count = torch.zeros(bands).double(), torch.zeros(bands).double(), 0

@@ -1,4 +1,4 @@
-"""Recommendation as an experiment: from its config to a task, a model and a judge."""
+"""Recommendation experiments: builds the data preparation, task, model and validation that a config describes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -122,7 +122,7 @@ class RecommendationAssembly(BaseAssembly):
         return model
 
     def estimator(self) -> Estimator | None:
-        """For a model of popularity, the function that takes its counts from the catalogue; otherwise None."""
+        """For a popularity model, the function that takes its counts from the catalogue; otherwise None."""
         return self._counted if self.model.is_estimated else None
 
     def _counted(self, prepared: Prepared, watch: Watch) -> RecommenderModel:

@@ -76,7 +76,7 @@ def train(
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
-    Settings that the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
+    Settings that the config leaves open (batch size, steps, learning rate, patience etc.) are chosen to fit the corpus.
     So are the text settings if the config has no text section.
 
     `observer` is called with the gradients of every update. If the values do not come from a file, messages use
@@ -314,7 +314,7 @@ def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Ma
 
 
 def _settings(experiment: Experiment) -> Values:
-    """The settings that run.json records: all but workers, data and text, for which it has a data fingerprint."""
+    """The settings that run.json records: all but the number of workers and what its data fingerprint covers."""
     values = experiment.model_dump(mode="json", exclude={"data", "text"})
     del values["training"]["batch"]["workers"]
     return values
@@ -359,8 +359,8 @@ def _describe(prepared: Prepared, assembly: Assembly) -> list[str]:
 def _discard(folder: Path, *, has_record: bool) -> bool:
     """Removes a run that a user's mistake ended before its first step, so that its name can be used again.
 
-    With `has_record`, a run that has a record and a log is removed too. Prepared data is kept for the corrected config.
-    Returns whether there is prepared data.
+    With `has_record`, it is removed even if it already has a run.json and a log. Prepared data is kept for a corrected
+    config. Returns whether there is prepared data.
     """
     with suppress(FolderError), run_lock(folder, patience=0):  # another process may have locked it by now
         names = {path.name for path in folder.iterdir()}

@@ -80,21 +80,22 @@ def _refuse_unsuitable(path: Path, translator: Translator, *, frequent: int) -> 
     pieces = len(translator.tokenizers.target.vocabulary)
     if translator.model.copies:
         raise ConfigError(
-            f"{path} copies source words (model.decoder.copies), which cannot be combined with a shortlist"
+            f"the model in {path} copies source words (model.decoder.copies), which cannot be combined with a shortlist"
         )
     if not isinstance(translator.model.output, FullOutput):
         raise ConfigError(
-            f"{path} has an adaptive output layer, which is fast without a shortlist and does not support one"
+            f"the model in {path} has an adaptive output layer, which is fast without a shortlist and does not support "
+            "one"
         )
     if frequent >= pieces:
         raise ConfigError(
-            f"{path} has {pieces:,} target pieces, and a shortlist with the {frequent:,} most frequent ones would "
-            "contain all of them; lower --frequent, or translate without a shortlist"
+            f"the model in {path} has {pieces:,} target pieces, and a shortlist with the {frequent:,} most frequent "
+            "ones would contain all of them; lower --frequent, or translate without a shortlist"
         )
 
 
 def _training_data(run: Path, translator: Translator) -> Store:
-    """The training rows of a run's store; raises a FolderError if its pieces are not those of the model."""
+    """The training rows of a run's store; raises a FolderError if its tokenizers are not those of the model."""
     files = "name two text files whose lines correspond: --source FILE --target FILE"
     if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
         raise FolderError(f"{run} is not a run, so its training data is unknown; {files}")
@@ -102,11 +103,11 @@ def _training_data(run: Path, translator: Translator) -> Store:
     given = check(DataConfig, data, origin=f"{run / CONFIG}: data", written=True).store
     folder = given or run / STORE
     if not folder.is_dir():
-        raise FolderError(f"{folder}: the prepared training data of the run is gone; {files}")
+        raise FolderError(f"{folder}: this folder with the run's prepared training data no longer exists; {files}")
     prepared = open_prepared(folder)
     sides = zip(load_tokenizers(prepared.vocabularies), translator.tokenizers, strict=True)
     if any(stored.to_bytes() != own.to_bytes() for stored, own in sides):
-        raise FolderError(f"{folder}: its pieces are not those of the model in {run}; {files}")
+        raise FolderError(f"{folder}: this data was prepared with other tokenizers than the model in {run}; {files}")
     return prepared.train
 
 
@@ -121,7 +122,7 @@ def _encoded(files: Files, translator: Translator) -> Store:
         )
         pairs += [pair for pair in zip(source, target, strict=True) if all(pair)]
     if not pairs:
-        raise DataError(f"{files.source} and {files.target}: no pairs to learn from, as each has an empty side")
+        raise DataError(f"{files.source} and {files.target}: no pairs to learn from, as every pair has an empty side")
     return store_of_pairs(pairs)
 
 

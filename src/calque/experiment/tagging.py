@@ -1,4 +1,4 @@
-"""Tagging as an experiment: from its config to a task, a model and a judge."""
+"""Tagging experiments: builds the data preparation, task, model and validation that a config describes."""
 
 import json
 from collections import Counter
@@ -179,7 +179,8 @@ class TaggingAssembly(BaseAssembly):
         weights = ", ".join(f"{weight:.3f} for {name}" for weight, name in zip(tables.weights, names, strict=False))
         watch.say(f"interpolation weights of labels: {weights}")
         watch.say(
-            f"unknown words: {len(tables.suffixes.keys):,} suffixes of words that occur up to {self.model.rare} times"
+            f"unknown words are tagged by suffix: {len(tables.suffixes.keys):,} suffixes, of words that occur at most "
+            f"{self.model.rare} times"
         )
         return model.double() if self.experiment.training.precision == "float64" else model
 

@@ -20,10 +20,9 @@ class TextChoice(NamedTuple):
 
 
 def choose_text(values: Values) -> TextChoice:
-    """Adds `[text]` settings for characters to the config `values` if the corpora look like words and their spellings.
+    """Adds a `text` section for character-level pairs to a config if its corpora look like such pairs.
 
-    Nothing is added if the config has text settings already.
-
+    These are, for example, inflected forms or pronunciations. Nothing is added if the config has text settings already.
     Corpora that cannot be read are ignored here; data preparation reports them.
     """
     data = None if values.get("text") else _pairs_of_subwords(values)
@@ -42,7 +41,7 @@ def suggested_text(experiment: Experiment) -> str:
 
 
 def _pairs_of_subwords(values: Values) -> DataConfig | None:
-    """The corpora, if they are translation pairs whose subwords are not sampled; None otherwise."""
+    """The data section, if the task is translation without subword sampling; None otherwise, or if it is not valid."""
     task, training = with_kinds(values).get("task", {}), values.get("training", {})
     if not isinstance(task, dict) or task.get("kind", "translation") != "translation":
         return None

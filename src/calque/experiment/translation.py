@@ -1,4 +1,4 @@
-"""Translation as an experiment: from its config to a task, a model and a judge."""
+"""Translation experiments: builds the data preparation, task, model and validation that a config describes."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -178,7 +178,7 @@ def bleu_or_exact_match(references: Sequence[str]) -> ChosenMetric:
 def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:
     """The length profile of a model: usual lengths of source lines, and limits of target lengths.
 
-    Sentences are counted in the held-out sources, because training sources are stored only as ids.
+    Source lines are measured in the held-out data, because training sources are stored only as ids, not as text.
     """
     return LengthProfile.of(
         pieces=prepared.valid["source"].lengths.tolist(),
@@ -192,6 +192,6 @@ def _sizes(tokenizers: Tokenizers) -> Sizes:
 
 
 def _largest_sizes(text: TextConfig) -> Sizes:
-    """The largest vocabulary sizes that a text section allows. Without a limit, a size above any adaptive cutoff."""
+    """The largest vocabulary sizes that a text section allows; 2²⁴ (above usual adaptive cutoffs) if it sets none."""
     pieces = getattr(text, "vocabulary_size", None) or 1 << 24  # weightless models take no memory
     return Sizes(pieces, pieces, joint=getattr(text, "joint", True))

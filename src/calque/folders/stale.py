@@ -15,7 +15,7 @@ _UNFINISHED = re.compile(r"(?P<name>.+)\.(?P<stage>tmp|old)-(?P<pid>[0-9]{1,10})
 
 
 def remove_stale(parent: Path, *, names: re.Pattern[str]) -> None:
-    """Removes unfinished copies of folders, left in `parent` by killed processes, if the folders' names match `names`.
+    """Removes temporary copies, left in `parent` by killed processes, of folders whose names match `names`.
 
     A folder that was moved aside to be replaced, but was not replaced, is restored.
     """
@@ -31,7 +31,7 @@ def remove_stale(parent: Path, *, names: re.Pattern[str]) -> None:
 
 
 def temporary_path(path: Path, *, stage: str) -> Path:
-    """The path next to `path` under which this process keeps an unfinished folder; `stage` is part of its name."""
+    """The path next to `path` for a temporary folder of this process; `stage`, `tmp` or `old`, is part of its name."""
     return path.with_name(f"{path.name}.{stage}-{os.getpid()}")
 
 

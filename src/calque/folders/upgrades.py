@@ -4,12 +4,13 @@
 |---|---|---|
 | store | 2 → 3 | columns by name; `ids` became `values`; lengths no longer count the end mark |
 | model | 1 → 2 | the folder names its task; vocabularies by column |
-| model | 2 → 3 | `targets` in length_profile.json; `search.learnt_maximum` in config.toml |
+| model | 2 → 3 | new: `targets` in length_profile.json, `search.learnt_maximum` in config.toml |
 | model | 4 | a folder of format 3 with weights in 8 bits: `NAME` is int8, `NAME.scales` has a scale per row |
-| run | – | `training.arithmetic` in config.toml |
+| run | – | new: `training.arithmetic` in config.toml |
 
-A key that earlier versions would reject or misread needs a new number, even if it is optional: an earlier version then
-names the newer format instead of calling the file damaged. `tests/formats` holds a folder of each earlier format.
+A key that earlier versions would reject or misread needs a new format number, even if it is optional: an earlier
+version then names the newer format instead of calling the file damaged. `tests/formats` holds a folder of each
+earlier format.
 """
 
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ EARLIER_METRIC = "bleu"
 
 
 def upgrade_fingerprint(fingerprint: dict[str, str]) -> dict[str, str]:
-    """A store's fingerprint in the current format. Formats 2 and 3 list the same settings."""
+    """A store's fingerprint with the current format number; fingerprints of formats 2 and 3 do not differ otherwise."""
     return {**fingerprint, "format": "3"} if fingerprint.get("format") == "2" else fingerprint
 
 
@@ -57,7 +58,7 @@ def upgrade_model(values: Values, *, format: int, origin: str) -> Values:
         return values
     if values.get("model", {}).get("encoder", {}).get("kind") == "none":
         raise FolderError(
-            f"{origin}: a language model of an earlier version of Calque, which this version cannot read; "
+            f"{origin}: this is a language model of an earlier version of Calque, which this version cannot read; "
             "train it again: calque train --text FILE"
         )
     sizes = {"source": values.get("source_pieces"), "target": values.get("target_pieces")}

@@ -117,7 +117,7 @@ def _seal(folder: Path, *, kind: str, format: int, details: dict[str, Any]) -> M
 
 
 def _share_modes(folder: Path, *, names: Iterable[str]) -> None:
-    """Gives all files the permissions of a new file under the umask, as some libraries let only the owner read theirs.
+    """Gives all files the permissions that the umask gives new files; some libraries let only the owner read theirs.
 
     The mode is derived from the folder's own, as the umask cannot be read without changing it for other threads.
     """

@@ -83,7 +83,7 @@ class BeamTree(NamedTuple):
     scoring: Scoring
 
     def path(self, tokens: Sequence[int]) -> list[int]:
-        """The ids of the candidates on the path to these tokens, up to the first one that search did not keep.
+        """The ids of the candidates that lead to these tokens, one per token, as far as search kept them.
 
         `tokens` includes the end mark if the hypothesis ended.
         """
@@ -173,7 +173,7 @@ class BeamRecorder:
         self._finish_step(step, self._with_reasons(candidates, all_tokens, width=width))
 
     def _group(self, place: int, *, size: int) -> int | None:
-        """The group (from 1) of the candidate at `place`, out of `size` places in all groups; None without groups."""
+        """The group (from 1) of item `place` of `size`, which the groups share equally; None for a single group."""
         return 1 + place * self.groups // size if self.groups > 1 else None
 
     def _compared(self, step: SearchStep) -> Iterator[tuple[int, float, int, int, dict[str, Any]]]:

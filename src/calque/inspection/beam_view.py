@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
 
 class NarrowerBeam(NamedTuple):
-    """The outcome of a narrower beam: whether it finds an answer and, if not, at which piece it loses the answer."""
+    """The outcome of a narrower beam: whether it finds the same answer and, if not, at which piece it loses it."""
 
     beam: int
     finds: bool  # this answer is its best
@@ -72,7 +72,7 @@ Search = Callable[[SearchConfig, BeamRecorder], Found]
 def search_with_beams(search: SearchConfig, run: Search, *, nbest: int = 1, prompt: int = 0) -> list[Searched]:
     """The results of a search and of the same search with every narrower beam; trees begin after `prompt` tokens.
 
-    The number of groups stays the same if it divides the beam; otherwise there is one group.
+    The number of groups stays the same if it divides the beam size; otherwise there is one group.
     """
     searches = [_searched(search, run, nbest=nbest, prompt=prompt)]
     for beam in range(1, search.beam):

@@ -67,8 +67,8 @@ def _steps(captioner: Captioner, picture: Picture, ids: list[int]) -> list[Targe
 def caption_values(view: CaptionView, *, weights: Weights = as_lists) -> dict[str, Any]:
     """An inspected image as JSON values. With weights in base64, as on a web page, pictures are included.
 
-    {"source": {"text": path, "width", "height", "picture"}, "target": {"text"}, "cut", "log_prob", "score",
-     "candidates": [{"text", "log_prob", "score", "cut"}…], "steps": […],
+    {"source": {"text": path, "width", "height", "picture"}, "target": {"text"}, "cut": is it truncated, "log_prob",
+     "score", "candidates": [{"text", "log_prob", "score", "cut"}…], "steps": […],
      "attention": null | {"grid": [rows, columns], "words": [{"word", "weights" or "picture"}…]}}
     """
     is_page = weights is not as_lists

@@ -1,6 +1,6 @@
-"""Gradient flow: how far back the loss of a token reaches, by layer and distance, on real data.
+"""Gradient flow: how strongly the loss of a token depends on the states at other positions, by layer and distance.
 
-The document (JSON; what `calque inspect RUN --gradients --format json` writes and the page reads):
+The document (JSON; what `calque inspect RUN --gradients --format json` writes and the web page shows):
 
     {"kind": "gradient-flow", "version": 1, "task": str,
      "model": {"name": str, "architecture": str, "parameters": int, "attends": bool},
@@ -12,7 +12,7 @@ The document (JSON; what `calque inspect RUN --gradients --format json` writes a
                 "distance": "positions" | "steps",
                 "distances": [int…], "count": [int…], "mean": [float…],
                 "quantiles": {"0.1": [float…], "0.5": […], "0.9": […]},
-                "factor_per_step": float | null}…],       # the slope of the logarithm of the median
+                "factor_per_step": float | null}…],       # exp of the slope of the median's logarithm
      "recurrences": [{"name", "side", "layer", "direction", "cell",
                 "matrices": [{"gate": str, "spectral_radius": float, "spectral_norm": float,
                               "eigenvalues": [[re, im]…]}…],

@@ -1,6 +1,6 @@
 """Pictures of attention over an image: one for each word of its caption.
 
-Letters: G rows and columns of the grid, H height and width of the image in pixels.
+Letters: G rows and columns of the grid, S = G·G cells, H height and width of the image in pixels.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ COLUMNS = 7  # pictures side by side
 
 
 class AttendedWord(NamedTuple):
-    """A word and its attention [S], averaged over its pieces."""
+    """A word of a caption and its attention [S] to the cells of the image, averaged over its pieces."""
 
     word: str
     attention: Array
@@ -42,7 +42,7 @@ def words_with_attention(tokenizer: Tokenizer, detail: Detail) -> list[AttendedW
 
 
 def smooth_map(attention: Array, *, side: int, size: int) -> Array:
-    """Attention [S] as a map [H,H] with values from 0 to 1, interpolated between the centres of grid cells."""
+    """The attention [S] to the cells of a grid, interpolated to a map [H,H] whose maximum is 1."""
     grid = np.asarray(attention, dtype=np.float64).reshape(side, side)
     centres = (np.arange(size) + 0.5) * side / size - 0.5
     low = np.clip(np.floor(centres).astype(int), 0, side - 1)
@@ -60,9 +60,9 @@ def overlaid(pixels: Array, attention: Array, *, side: int) -> Array:
 
 
 def draw_attention(path: Path, pixels: Array, words: Sequence[AttendedWord], *, side: int, title: str) -> list[str]:
-    """Draws the image and, for every word, where it attends (after Xu 2015, figure 3), to a PNG or SVG file.
+    """Draws, as a PNG or SVG file, an image and a copy for every word of its caption that shows where the word attends.
 
-    Returns warnings about missing fonts.
+    After Xu 2015, figure 3. Returns warnings about missing fonts.
     """
     return save_figure(path, lambda figure: _paint(figure, pixels, words, side=side, title=title))
 

@@ -69,11 +69,10 @@ def best_paths(emissions: Tensor, scores: PathScores, *, count: int) -> list[Sco
 def best_chains(
     model: HiddenMarkovTagger, scores: Tensor, lengths: Tensor, *, allowed: Allowed | None
 ) -> list[ScoredLabels]:
-    """The two best label sequences of one sentence, given a hidden Markov tagger's scores [1,T,S]; one if all others
-    are impossible.
+    """The two best label sequences of one sentence under a hidden Markov tagger; one if all others are impossible.
 
-    The second-best sequence differs from the best one in at least one word: it is the best of those that are found
-    when the best label of one word is forbidden, for each word in turn.
+    `scores` [1,T,S] are those of the tagger's S states for each word. The second-best sequence is found by
+    forbidding the best sequence's label at each word in turn, and taking the best of the results.
     """
     best = model.viterbi(scores, lengths, allowed=allowed)
     words, labels = scores.shape[1], best.labels[0]

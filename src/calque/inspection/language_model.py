@@ -81,7 +81,7 @@ def inspect_text(
     """Reads a text with a language model, and returns all that the model computed for it.
 
     By default, `saliency` is computed only if the model has no attention; for an n-gram model, which has no gradients,
-    it marks the longest n-gram that was found. If `search` is given, the text is also continued by at most `maximum`
+    it marks the longest matching n-gram. If `search` is given, the text is also continued by at most `maximum`
     pieces, and the view contains the beam tree.
 
     >>> view = inspect_text(calque.load("runs/english"), "The weather is")
@@ -131,14 +131,14 @@ def _read(
 
 
 def _contributions(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
-    """How much each input contributes to predicting each piece; for an n-gram model, the n-grams that it found."""
+    """How much each input contributes to predicting each piece; for an n-gram model, 1 if the input is used, or 0."""
     network = generator.model.network
     return _matched_ngrams(generator, ids) if isinstance(network, NgramNetwork) else _saliency(generator, ids)
 
 
 @torch.inference_mode()
 def _matched_ngrams(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
-    """1 for every input of the longest n-gram in the tables that ends in the predicted piece, 0 for all others."""
+    """For each predicted piece, 1 for the inputs in the model's longest n-gram that ends in it, 0 for all others."""
     model, output = generator.model, generator.model.output
     assert isinstance(output, NgramOutput)
     inputs = torch.tensor([[generator.start, *ids]], device=generator.device)
@@ -149,7 +149,7 @@ def _matched_ngrams(generator: TextGenerator, ids: Sequence[int]) -> list[Salien
 
 
 def _saliency(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
-    """The saliency of the embedded inputs for the log-probability of every piece, by two methods."""
+    """How much each input vector contributes to each log-probability: gradient × input and integrated gradients."""
     model = generator.model
     assert not isinstance(model.network, NgramNetwork)
 

@@ -38,7 +38,7 @@ def draw_gradient_flow(document: Document, *, folder: Path) -> list[Path]:
 
 
 def save(figure: Any, path: Path, *, suffixes: Sequence[str] = ("svg", "png")) -> list[Path]:
-    """Writes a figure as PATH.svg and PATH.png."""
+    """Writes a figure as PATH.svg and PATH.png, or with other `suffixes`; returns the paths of the files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path.with_name(f"{path.name}.{suffix}") for suffix in suffixes]
     for file in paths:
@@ -47,7 +47,10 @@ def save(figure: Any, path: Path, *, suffixes: Sequence[str] = ("svg", "png")) -
 
 
 def norms_picture(document: Document) -> Any:
-    """‖∂J(i)/∂h(j)‖ by distance on a logarithmic scale: medians by layer, and the middle 80 % of the top layer."""
+    """A picture of the gradient norms ‖∂J(i)/∂h(j)‖ of the loss at i with respect to the state at j, by distance.
+
+    It shows the median of each layer and, for the top layer, the range from the 10th to the 90th percentile.
+    """
     flows = list(document["flows"])
     sides = list(dict.fromkeys(flow["side"] for flow in flows))
     figure = _figure(width=6.4 * len(sides), height=4.4)
@@ -87,7 +90,7 @@ def compared_norms_picture(
 
 
 def depth_picture(documents: Mapping[str, Document], *, side: str, distance: int, title: str = "") -> Any:
-    """A picture of the median gradient norms of several models at one distance, by layer."""
+    """A picture of the median gradient norms of several models by layer, at one `distance` between state and loss."""
     figure = _figure(width=7.0, height=4.4)
     if figure is None:
         return None
@@ -123,7 +126,7 @@ def compared_clipping_picture(runs: Mapping[str, Sequence[Document]]) -> Any:
 
 
 def eigenvalues_picture(document: Document) -> Any:
-    """The eigenvalues of the recurrent matrices and of the mean Jacobian of each recurrent layer, and the unit circle.
+    """A picture of the eigenvalues of each recurrent layer's matrices and of its mean Jacobian, with the unit circle.
 
     None for a model without recurrent layers.
     """
@@ -150,7 +153,10 @@ def eigenvalues_picture(document: Document) -> Any:
 
 
 def terms_picture(document: Document) -> Any:
-    """The terms of each recurrent layer's Jacobian, and its gates, by time step; None without recurrent layers."""
+    """A picture of the terms of each recurrent layer's Jacobian and of the layer's gates, by time step.
+
+    None for a model without recurrent layers.
+    """
     recurrences = [item for item in document["recurrences"] if item["jacobian"] is not None]
     if not recurrences:
         return None
@@ -185,7 +191,7 @@ def terms_picture(document: Document) -> Any:
 
 
 def draw_recorded_gradients(run: Path) -> bool:
-    """Draws RUN/plots/gradients.svg and .png from gradients.jsonl. Returns False without matplotlib or records."""
+    """Draws RUN/plots/gradients.svg and .png from gradients.jsonl; False if there is no matplotlib or no record."""
     lines = read_journal(run / GRADIENTS)
     if not lines:
         return False
@@ -225,13 +231,16 @@ def draw_recorded_gradients(run: Path) -> bool:
 
 
 def _goes_back(flow: Document) -> bool:
-    """Whether gradients of this state reach back to earlier positions; those of a Transformer's top layer do not."""
+    """Whether losses have gradients with respect to a layer's earlier states; not so at a Transformer's top layer."""
     medians = dict(zip(flow["distances"], flow["median"], strict=True))
     return flow["distance"] == "positions" and any(medians.get(distance, 0) > 0 for distance in WATCHED_DISTANCES)
 
 
 def _watched_curve(axes: Any, lines: Sequence[Document], name: str, colour: Any) -> None:
-    """Draws the factor per step of a layer over training; for an LSTM, that of its cell."""
+    """Draws, over training, the factor by which a layer's median gradient norm changes per step of distance.
+
+    For an LSTM, the gradient is that with respect to the cell.
+    """
     points = []
     for line in lines:
         factors = [flow["factor_per_step"] for flow in line["flows"] if flow["name"] == name]

@@ -23,8 +23,8 @@ _NEAREST = 1  # neighbours of a point that are labelled
 def draw_states(path: Path, sentences: Sequence[SentenceStates], *, names: Sequence[str] = ()) -> list[str]:
     """Draws the states of one or more sentences as an SVG or PNG file; returns warnings, such as missing fonts.
 
-    Sentences whose neighbours come from the same index share their axes; each index has its own row. `names` label the
-    sentences.
+    Sentences whose nearest training states come from the same index are drawn on the same axes; each index has its own
+    row of axes. `names` label the sentences.
     """
     rows: dict[str, list[int]] = {}
     for place, states in enumerate(sentences):

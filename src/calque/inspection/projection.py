@@ -71,7 +71,7 @@ def from_values(values: dict[str, Any], *, width: int) -> Projection:
     first, second = (float(share) for share in values["explained"])
     if mean.shape != (width,) or components.shape != (DIMENSIONS, width):
         raise ValueError(
-            f"expected a mean of shape {(width,)} and components of shape {(DIMENSIONS, width)}; "
+            f"expected a projection with a mean of shape {(width,)} and components of shape {(DIMENSIONS, width)}; "
             f"found {mean.shape} and {components.shape}"
         )
     return Projection(mean, components, (first, second))

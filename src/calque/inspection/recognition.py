@@ -1,6 +1,6 @@
-"""What a recogniser computes for a recording: features, label posteriors, attention, alignment, parts of scores.
+"""What a recogniser computes for a recording: features, CTC posteriors, attention, alignment, terms of scores.
 
-Letters: F frames, M bands, S positions, U tokens, V vocabulary, L labels that are shown.
+Letters: F frames, M bands, S positions of the encoder, U tokens, V vocabulary, L labels that are shown.
 """
 
 import math
@@ -34,7 +34,7 @@ RIVALS = 3
 
 
 class SpokenToken(NamedTuple):
-    """A token of a transcript, and its positions in the recording."""
+    """A token of a transcript, and the positions of the encoder that it is aligned with."""
 
     piece: str
     first: int  # position
@@ -44,7 +44,7 @@ class SpokenToken(NamedTuple):
 
 
 class SpeechCandidate(NamedTuple):
-    """A transcript that search found, and its log-probability under each part of the model."""
+    """A transcript, found or given, and its log-probability under CTC, the decoder and the language model."""
 
     text: str
     score: float  # candidates are ranked by it
@@ -169,9 +169,10 @@ def _parts(
     log_probs: Tensor | None,
     language: TextGenerator | None,
 ) -> tuple[float | None, float | None, float | None]:
-    """The log-probability of a text under CTC, the decoder and the language model; None for missing parts.
+    """The log-probability of a text under CTC, the decoder and the language model; None for those not in use.
 
-    `log_probs` [S,V] are those of CTC. A text that was cut has no end, so CTC counts every text that begins with it.
+    `log_probs` [S,V] are those of CTC. A text that was `cut` at the maximum length is scored without its end: for CTC,
+    this is the probability of all texts that begin with it.
     """
     targets = torch.tensor([*tokens, *([] if cut else [EOS])])[:, None]  # [U,1]
     ctc = decoder = prior = None
@@ -209,7 +210,7 @@ def _decoder_log_probs(recogniser: Recogniser, heard: Heard, tokens: Sequence[in
 def _spelling(
     recogniser: Recogniser, decoder: SpeechDecoder, heard: Heard, tokens: Sequence[int], *, cut: bool
 ) -> tuple[Tensor | None, list[TargetStep]]:
-    """The attention [U+1,S] of the decoder, and its probabilities of each token and, unless it was cut, the end."""
+    """The decoder's attention [U+1,S] and probabilities for each token and, unless the text was `cut`, for the end."""
     if recogniser.model.speller is None:
         return None, []
     targets = [*tokens, *([] if cut else [EOS])]
@@ -253,14 +254,14 @@ def recording_values(view: RecordingView, *, weights: Weights = as_lists) -> dic
     """An inspected recording as JSON values:
 
     {"source": {"text": path, "seconds", "rate", "frame", "position"}, "target": {"text", "given", "cut"},
-     "words": [{"word", "start", "end"}…],
+     "log_prob", "words": [{"word", "start", "end"}…],                 // start and end in seconds
      "tokens": [{"piece", "start", "end", "peak", "rivals": [{"piece", "log_prob"}…]}…],
      "candidates": [{"text", "score", "ctc", "decoder", "language", "cut"}…], "weights": {part: weight},
      "features": {"values": W, "low", "high", "frequencies"},          // frames × bands, log-mel
      "ctc": null | {"labels": […], "total", "posteriors": W},          // positions × labels, of which there are `total`
      "attention": null | {"rows": [piece…], "weights": W}, "steps": […]}  // tokens and the end × positions
 
-    On a page, the features are scaled from `low` to `high`, which become 0 and 1.
+    W is a matrix as `weights` converts it. For the web page, features are scaled so that `low` becomes 0 and `high` 1.
     """
     low, high = float(view.features.min()), float(view.features.max())
     is_page = weights is not as_lists

@@ -49,7 +49,7 @@ class RecommendationView(NamedTuple):
 
     @property
     def recommended(self) -> list[CandidateItem]:
-        """The candidates that are recommended."""
+        """The candidates that are recommended: if seen items are excluded, those that are not in the history."""
         return [item for item in self.candidates if not (item.is_seen and self.excludes_seen)]
 
     @property
@@ -119,10 +119,13 @@ def _without(encoded: EncodedHistory, place: int) -> EncodedHistory:
 def recommendation_values(view: RecommendationView, *, weights: Weights = as_lists) -> dict[str, Any]:
     """An inspected history as JSON values:
 
-    {"items": […], "unknown", "cold", "excludes_seen",
+    {"items": […], "unknown", "cold", "excludes_seen",            // `unknown` counts unknown items; `cold`: all are
      "candidates": [{"item", "log_prob", "frequency", "seen"}…],  // best first
      "influence": [number per item], "contributions": [[number per item] per candidate],
-     "attention": null | {"maps": [Map…]}}  // item × item
+     "attention": null | {"maps": [Map…]}}                        // item × item, see `attention_values`
+
+    Contributions say how much an item raises a candidate's log-probability; `influence` is that of the first
+    recommended candidate.
     """
     return {
         "items": view.items,

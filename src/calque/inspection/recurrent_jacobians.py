@@ -1,8 +1,8 @@
 """The Jacobian of one step of a recurrent layer, term by term, in closed form from its weights and states.
 
 It is ∂c(t)/∂c(t−1) of an LSTM's cell and ∂h(t)/∂h(t−1) of any other cell, with the layer's inputs at t held fixed; the
-output gate of an LSTM at t − 1, which does not depend on c(t−1), is fixed too. With u = U h(t−1) the state's share of
-the gates, ⊙ and powers element by element, and diag left out:
+output gate of an LSTM at t − 1, which does not depend on c(t−1), is fixed too. With u = U h(t−1) for the
+recurrent part of the gates' pre-activations, powers taken element by element, and diag left out:
 
 - LSTM (gates i, f, o; candidate g): f + [c(t−1) f (1 − f) U_f + g i (1 − i) U_i + i (1 − g²) U_g] · ∂h(t−1)/∂c(t−1),
   ∂h(t−1)/∂c(t−1) = o(t−1) (1 − tanh² c(t−1)): the direct path through the forget gate, and the paths through h(t−1)
@@ -82,7 +82,7 @@ def _lstm(layer: Recurrence, previous: RecurrentStep, step: RecurrentStep) -> St
     outer = leave * (1 - (cell if norm is None else norm(cell)).tanh() ** 2)  # [N,D]
 
     def through_hidden(matrix: Tensor) -> Tensor:
-        """The chain rule: a derivative [N,D,D] with respect to h(t−1), times ∂h(t−1)/∂c(t−1); N are sentences."""
+        """The chain rule: a derivative [N,D,D] with respect to h(t−1), times ∂h(t−1)/∂c(t−1)."""
         if norm is None:
             return matrix * outer[:, None]
         eye = torch.eye(cell.shape[-1], dtype=cell.dtype, device=cell.device)
@@ -145,7 +145,7 @@ def _gru(layer: RecurrentLayer, step: RecurrentStep) -> StepTerms:
 
 
 def _share(layer: RecurrentLayer, step: RecurrentStep) -> Tensor:
-    """[N,G·D], the state's share of the gates before normalisation."""
+    """[N,G·D], the recurrent part U h(t−1) of the gates' pre-activations, before any normalisation."""
     if step.recurrent is not None:
         return step.recurrent
     assert isinstance(layer, Recurrence)

@@ -27,10 +27,10 @@ Predict = Callable[[int], Iterable[Tensor]]
 
 
 def gradient_times_input(model: Model, source: Sequence[int], target: Sequence[int]) -> Tensor:
-    """Gradient × input, [T,S]: eⱼ · ∂ log P(yᵢ) / ∂eⱼ of target piece i, source piece j (Simonyan 2014, Denil 2014).
+    """Gradient × input [T,S]: eⱼ · ∂ log P(yᵢ) / ∂eⱼ for target piece i and source piece j (Simonyan 2014, Denil 2014).
 
-    eⱼ is the vector that the encoder reads, the position included where it is added. `target` ends with its end mark
-    unless it was truncated; S counts the source's end mark.
+    eⱼ is the vector that the encoder reads: the embedding, plus the position vector in models that add one. `target`
+    ends with its end mark unless it was truncated; S includes the source's end mark.
     """
     return _target_attributions(model, source, target, scales=ONE)
 
@@ -41,7 +41,7 @@ def integrated_gradients(model: Model, source: Sequence[int], target: Sequence[i
     They are the gradient, averaged along the straight line from zero vectors to the source vectors, times the source
     vectors. The attributions of a target piece sum to log P(yᵢ) given the source, minus log P(yᵢ) given zero vectors,
     up to the error of the midpoint rule with `steps` points. The error is largest for models that normalise the vectors
-    before anything is added, since their output is discontinuous at zero.
+    before they add anything to them: the output of such a model is discontinuous at zero.
     """
     return _target_attributions(model, source, target, scales=midpoints(steps))
 
@@ -54,8 +54,8 @@ def midpoints(steps: int = STEPS) -> Tensor:
 def attributions(inputs: nn.Module, predict: Predict, *, scales: Tensor) -> Tensor:
     """The attribution [T,S] of each prediction i to each input j: xⱼ · g, where g is the mean gradient over the scales.
 
-    g is the mean over the scales s [M] of ∂ log P(yᵢ | s·x) / ∂(s·xⱼ). x is the output [M,S,E] of the module `inputs`,
-    a tensor or padded rows, which `predict` must call exactly once.
+    g is the mean over the scales s [M] of ∂ log P(yᵢ | s·x) / ∂(s·xⱼ). x is the output [M,S,E] of the module `inputs`
+    (a tensor or a `Padded`), which `predict` must call exactly once.
     """
     vectors: list[Tensor] = []
 

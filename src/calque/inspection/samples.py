@@ -46,7 +46,10 @@ def sample_store(task: TaskConfig, store: Store, *, sentences: int) -> list[Insp
 
 
 def sample_pairs(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[InspectedBatch]:
-    """Batches of sentence pairs given as text, without words to copy; pairs with an empty side are left out."""
+    """Batches of sentence pairs given as text; pairs with an empty side are left out.
+
+    Out-of-vocabulary words are read as the unknown piece, even by models that can copy words.
+    """
     tokenizers = translator.tokenizers
     pairs = list(zip(tokenizers.source.encode_many(sources), tokenizers.target.encode_many(targets), strict=True))
     store = store_of_pairs([(source, target) for source, target in pairs if source and target])
@@ -96,7 +99,7 @@ def _tags(store: Store, rows: Rows, inputs: Sequence[str]) -> TagBatch:
 
 
 def _running(store: Store, *, sentences: int) -> list[InspectedBatch]:
-    """Batches of evenly spaced segments of a running text."""
+    """Batches of evenly spaced segments of a text that is read as one stream, not line by line."""
     total = len(store[COLUMN].values)
     width = min(LONGEST, total - 1)
     count = max(1, min(sentences, total // (width + 1)))

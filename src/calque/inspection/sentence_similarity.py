@@ -1,6 +1,6 @@
 """Sentence vectors side by side: the cosines of sentences, and their coordinates on a map in two dimensions.
 
-Letters: R sentences, C sentences that they are compared with, N = R + C or, if these are the same, R; W width.
+Letters: R sentences, C sentences that they are compared with, N points of the map: R + C, or R if both are the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ LABELLED = 40  # points that have labels
 
 
 class SimilarityView(NamedTuple):
-    """Sentences compared with their partners, or with each other if they have none."""
+    """Sentences (rows) compared with others (columns): partners such as translations or, without these, each other."""
 
     rows: list[str]
     columns: list[str]
@@ -41,7 +41,7 @@ class SimilarityView(NamedTuple):
         return self.ranks is not None
 
     def nearest(self, row: int) -> int:
-        """The column nearest to a row; without partners, the nearest other sentence."""
+        """The index of the column with the highest cosine to a row; without partners, of the nearest other sentence."""
         scores = self.cosines[row].copy()
         if not self.has_partners and len(scores) > 1:
             scores[row] = -np.inf
@@ -51,7 +51,9 @@ class SimilarityView(NamedTuple):
 def inspect_similarity(
     encoder: SentenceEncoder, sources: Sequence[str], targets: Sequence[str] | None = None
 ) -> SimilarityView:
-    """The cosines of sources with their partners `targets`, or with each other.
+    """The cosines of each source with all `targets`, of which target n is the partner of source n.
+
+    Without `targets`, the sources are compared with each other.
 
     >>> view = inspect_similarity(calque.load("runs/captions"), ["Two dogs run."], ["Zwei Hunde rennen."])
     >>> view.cosines
@@ -76,8 +78,9 @@ def similarity_values(view: SimilarityView, *, weights: Weights = as_lists) -> d
     """Compared sentences as JSON values.
 
     {"text": a title, "rows", "columns", "cosines": W, "points": [[x, y]…], "explained": [two shares],
-     "nearest": [a column per row], "ranks": null | [the rank of each row's partner]}; points are those of the rows and,
-    if there are partners, of the columns.
+     "nearest": [a column per row], "ranks": null | [the rank of each row's partner]}
+
+    W is a matrix as `weights` converts it. Points are those of the rows and, if there are partners, of the columns.
     """
     return {
         "text": " · ".join(view.rows[:3]),

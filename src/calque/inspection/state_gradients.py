@@ -76,7 +76,7 @@ def token_losses(model: nn.Module, batch: InspectedBatch) -> TokenLosses:
             losses = -probabilities.masked_fill(~mask, 1).clamp(min=torch.finfo(probabilities.dtype).tiny).log()
             return TokenLosses(losses, mask, losses)
         case _:
-            raise TypeError(f"{type(batch).__name__} is not a batch of {type(model).__name__}")
+            raise TypeError(f"{type(model).__name__} cannot read a batch of type {type(batch).__name__}")
 
 
 def batch_gradients(model: nn.Module, batch: InspectedBatch) -> BatchGradients:

@@ -123,7 +123,7 @@ class StateIndex:
         return self.store[side].values
 
     def place(self, side: Side, state: int) -> tuple[int, int]:
-        """The sentence that a state belongs to, and the position of its piece in it, from 0."""
+        """The number of the training pair that a state belongs to, and the position of the state's piece, from 0."""
         offsets = self.store[side].offsets
         sentence = int(np.searchsorted(offsets, state, side="right")) - 1
         return sentence, state - int(offsets[sentence])
@@ -158,7 +158,7 @@ def build_run_index(
 ) -> StateIndex:
     """Builds the index of a run in RUN/states, from its training corpora or from `files` (source and target).
 
-    `report` is called with the index's size before any state is computed, and once it is written.
+    `report` is called with the index's size before any state is computed, and again once the index is written.
     """
     destination = folder or index_folder(run)
     if files is None:
@@ -230,7 +230,7 @@ def open_index(folder: Path, translator: Translator, *, build: str = "calque ins
     `build` is the command that builds the index, for error messages.
     """
     if not folder.exists():
-        raise FolderError(f"{folder}: no index of training states; build it first: {build}")
+        raise FolderError(f"{folder} does not exist: there is no index of training states; build it first: {build}")
     try:
         manifest = verify_folder(folder, kind=KIND, formats=[FORMAT])
     except FolderError as error:
@@ -258,7 +258,8 @@ def index_folder(run: Path) -> Path:
     """The default folder of a run's index of states, RUN/states; raises an error for a model folder."""
     if not is_run(run):
         raise FolderError(
-            f"{run} is a model folder, not a run, and cannot hold the index of states; name another folder for it"
+            f"{run} is not a run, and only a run can hold an index of states; use the run that the model was trained "
+            "in or, in Python, pass another folder"
         )
     return run / FOLDER
 
@@ -271,7 +272,7 @@ def _open(folder: Path, manifest: Manifest) -> StateIndex:
     }
     lengths = {side: int(store[side].lengths.sum(dtype=np.int64)) for side in SIDES}
     if any(lengths[side] != len(store[side].values) for side in SIDES):
-        raise ValueError("the lengths of its sentences do not add up to its number of states")
+        raise ValueError("the sentence lengths in the index do not add up to its number of states")
     index = StateIndex(folder, store, projections, manifest)
     index.sentence(0)
     return index
@@ -344,7 +345,7 @@ def _rows(window: Sequence[PairStates], side: Side, *, precision: Precision) -> 
     if not np.isfinite(values).all():
         raise DataError(f"the {side}'s states are not all finite numbers: the training of this model has diverged")
     if precision == "float16" and np.abs(values).max() > np.finfo(np.float16).max:
-        raise ConfigError(f"the {side}'s states are too large for float16; choose float32")
+        raise ConfigError(f"the {side}'s states are too large for float16; build the index in float32")
     return Rows(values, np.array([len(part) for part in parts], dtype=np.uint32))
 
 

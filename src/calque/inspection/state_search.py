@@ -17,7 +17,7 @@ Metric = Literal["euclidean", "cosine"]
 
 
 class Nearest(NamedTuple):
-    """The k states nearest to every query, nearest first; ties are in the order of the index."""
+    """The k states nearest to every query, nearest first; ties go to the state with the lower index."""
 
     indices: Array  # [Q,k], k = N if there are fewer states
     distances: Array  # [Q,k], float64

@@ -1,6 +1,6 @@
-"""Nearest states: the states of a sentence among those of training pairs, and the training states nearest to them.
+"""Nearest states: the encoder and decoder states of a sentence and, for each, the nearest states of training pairs.
 
-The part of the inspection document (`states_values`), x and y being coordinates of the index's projection:
+`states_values` returns the following JSON values; x and y are coordinates in the index's two principal components:
 
     "states": {
       "index": {"id", "pairs", "of", "states": {"encoder", "decoder"}, "words": {"encoder", "decoder"}, "bytes"},
@@ -11,9 +11,9 @@ The part of the inspection document (`states_values`), x and y being coordinates
       "encoder": {"width", "explained": [share of the variance along x, along y],
                   "background": [[x, y]…],        // a fixed sample of the index
                   "points": [{"piece", "x", "y",  // one per source piece, the end mark included
-                              "neighbours": [{"distance", "sentence": its place in "sentences", "position", "piece",
+                              "neighbours": [{"distance", "sentence": its index in "sentences", "position", "piece",
                                               "x", "y"}… nearest first]}…]},
-      "decoder": {…}}                             // one per target piece, in order: the points are its trajectory
+      "decoder": {…}}                             // likewise, with one point per target piece, in order
 
 An encoder state belongs to the source piece at its position; a decoder state to the target piece that it predicts.
 """

@@ -175,9 +175,9 @@ def _path_score(emissions: Tensor, labels: Sequence[int], tagger: Tagger) -> flo
 
 
 def _saliency(tagger: Tagger, sentence: Sentence, labels: Sequence[int]) -> list[Saliency]:
-    """The saliency of each word's input vector for the log-probability of every predicted label, by two methods.
+    """How much each word's vector contributes to each predicted label: gradient × input and integrated gradients.
 
-    The input vector includes the word's characters and further columns.
+    Contributions are to the label's log-probability. The vector includes the word's characters and other input columns.
     """
     model = tagger.model
 

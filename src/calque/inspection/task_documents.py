@@ -25,7 +25,7 @@ A tagged sentence (task "tagging"):
 
 with Path = {"labels", "score", "log_prob"}. The summary of a tagger has the entries of a translator's summary and
 "head", "labels" and "transitions": null or {"weights": [[from row to column]…], "start", "end", "allowed":
-{"transitions", "start", "end"}}.
+{"transitions", "start", "end"}}. W is a matrix as `as_lists` or `as_base64` converts it, Map one of `attention_values`.
 """
 
 from collections.abc import Sequence

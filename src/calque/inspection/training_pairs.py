@@ -64,21 +64,21 @@ def is_run(folder: Path) -> bool:
 def run_data(run: Path) -> RunData:
     """The data config and the seed of a run, from its config.toml."""
     if not is_run(run):
-        raise FolderError(f"{run} is not a run, so its training corpora are unknown; name a source and a target file")
+        raise FolderError(f"{run} is not a run, so its training corpora are unknown; pass a source and a target file")
     values = read_toml(run / CONFIG)
     origin = str(run / CONFIG)
     data = check(DataConfig, section(values, "data", origin=run / CONFIG), origin=f"{origin}: data", written=True)
     if any(text_columns(corpus)[:2] != ("source", "target") for corpus in data.train):
-        raise DataError(f"{origin}: its corpora are not pairs of source and target text")
+        raise DataError(f"{origin}: the training corpora are not pairs of source and target text")
     seed = check(_Seed, {key: values[key] for key in ("seed",) if key in values}, origin=origin, written=True).seed
     return RunData(data, seed)
 
 
 def given_data(source: Path, target: Path, *, like: DataConfig | None = None) -> DataConfig:
-    """A data config with two files as training corpus, and the length limit of the data config `like`.
+    """A data config whose training corpus is a source and a target file.
 
-    How invalid text is treated is also taken from `like`. The same files are set as validation corpus, so that no pairs
-    are held out.
+    The length limit and the treatment of invalid text are those of `like`, if given. The same files are set as
+    validation corpus, so that no pairs are held out.
     """
     files = FilesConfig(source=source, target=target)
     data = DataConfig(train=(files,), valid=(files,))

@@ -73,12 +73,12 @@ class MovedAttention:
         return [ChangeAttention(layer, self.change) for layer in self.layers]
 
     def state(self, state: Any, *, length: int) -> Any:
-        """Called before token number `length` is predicted; returns the state unchanged."""
+        """Called before token number `length` is predicted: activates its move, if any. Returns the state unchanged."""
         self._current = self.sources.get(length)
         return state
 
     def log_probs(self, log_probs: Tensor, *, length: int) -> Tensor:
-        """Called after token number `length` is predicted; returns the log-probabilities unchanged."""
+        """Called after token number `length` is predicted: ends its move. Returns the log-probabilities unchanged."""
         self._current = None
         return log_probs
 

@@ -1,6 +1,6 @@
 """Numbered versions of the arithmetic of training steps. A resumed run keeps the version that it was started with.
 
-| version | |
+| version | what training steps use |
 |---|---|
 | 1 | torch's own dropout and packed LSTM; the loss from the logits of all positions at once |
 | 2 | on a CPU, `dropout` with masks from 16-bit numbers, `packed_lstm`, and the loss and its gradient in chunks |

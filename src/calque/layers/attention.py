@@ -243,9 +243,10 @@ class Attention(AttentionLayer):
                 assert_never(self.config.reach)
 
     def _choose(self, weights: Tensor, is_soft: Tensor | None) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-        """The weights to use [B,Q,S], the log-probability of the sampled positions [B,Q], and auxiliary losses.
+        """The weights to apply [B,Q,S], the log-probability of the sampled positions [B,Q], and auxiliary losses.
 
-        Where is_soft [B,Q,1] is true no position is sampled, and the log-probability is 0.
+        Soft attention applies the given weights. Hard attention puts all weight on one position, which is sampled in
+        training; where `is_soft` [B,Q,1] is true, it acts as soft attention, with log-probability 0.
         """
         match self.config.choice:
             case "soft":

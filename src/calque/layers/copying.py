@@ -54,7 +54,7 @@ def copy_probs(attention: Tensor, tokens: Tensor, *, size: int) -> Tensor:
 def mixture_loss(mixed: Tensor, targets: Tensor, *, smoothing: float, vocabulary: int) -> Tensor:
     """[N,T], the cross-entropy of targets [N,T] under the `mixture` [N,T,V+S], with label smoothing.
 
-    A word that could only be copied from positions without attention gets the largest finite loss.
+    A target with probability 0, such as a word that can only be copied but gets no attention, has a large finite loss.
     """
     finite = mixed.clamp(min=_floor(mixed))
     losses = -finite.gather(-1, targets[..., None]).squeeze(-1)

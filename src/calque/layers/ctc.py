@@ -48,7 +48,7 @@ def deterministic_ctc_losses(log_probs: Tensor, tokens: Tensor, lengths: Tensor,
 
 
 class States(NamedTuple):
-    """The states of texts with blanks: their labels, and which of them can be entered by skipping the state before."""
+    """The CTC states of texts (tokens and blanks): their labels, and which ones can skip the state before them."""
 
     labels: Tensor  # [B,Z]
     skips: Tensor  # [B,Z], true for a token that differs from the token before it
@@ -57,7 +57,7 @@ class States(NamedTuple):
 
 
 def states_of(tokens: Tensor, token_lengths: Tensor) -> States:
-    """The states of texts [B,U], given their lengths [B] on the same device."""
+    """The CTC states of texts [B,U], i.e. their tokens and blanks, given their lengths [B] on the same device."""
     rows, width = tokens.shape
     labels = tokens.new_full((rows, 2 * width + 1), BLANK)
     labels[:, 1::2] = tokens

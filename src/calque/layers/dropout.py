@@ -14,8 +14,7 @@ def dropout(values: Tensor, probability: float, training: bool = True) -> Tensor
 
     On a CPU, the mask comes from 16-bit random numbers: torch draws one 64-bit number per value, which takes seven
     times as long. The probability is rounded to a multiple of 1/65536, and the scale is computed from the rounded
-    value. Runs with `training.arithmetic=1`, other devices and compiled graphs use torch's
-    own dropout.
+    value. Runs with `training.arithmetic=1`, other devices and compiled graphs use torch's own dropout.
     """
     if not training or not probability:
         return values

@@ -1,6 +1,6 @@
 """Maps token ids to vectors. Ids outside the vocabulary (words that can only be copied) are read as the unknown piece.
 
-No other module replaces ids.
+Models can therefore pass on such ids as they are.
 """
 
 import torch

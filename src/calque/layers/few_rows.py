@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = False, added: Rows | None = None) -> Tensor:
     """y = W norm(x) + b [N,F] or, if `relu` is set, max(0, y); plus norm(a) if rows a [N,F] are `added`.
 
-    The norms of inputs x and added rows a are those that each of the two `Rows` names; without one, norm(x) = x.
+    norm is the normalisation that comes with the `Rows` of x and a, or the identity if they have none.
     """
     if fits(inputs.values, normalised=inputs.norm is not None):
         from calque.layers.few_rows_kernel import linear_rows as fast  # needs Triton

@@ -1,4 +1,4 @@
-"""The common interface of linear layers that are replaced for decoding: packed ones and those in 8 bits."""
+"""The common interface of the linear layers that decoding uses in place of nn.Linear: packed and 8-bit layers."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ class FusedLinear:
     """A linear layer whose kernel may also apply what follows it: ReLU and a residual sum."""
 
     def fused(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
-        """W x + b, with max(0, ·) if `relu`; then `added` is added."""
+        """W x + b or, if `relu`, max(0, W x + b); plus `added`, if given."""
         raise NotImplementedError
 
 
@@ -21,6 +21,6 @@ def linear_relu(layer: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def finished(outputs: Tensor, *, relu: bool, added: Tensor | None) -> Tensor:
-    """The outputs of a linear layer, with max(0, ·) if `relu`; then `added` is added."""
+    """The outputs y of a linear layer or, if `relu`, max(0, y); plus `added`, if given."""
     outputs = F.relu(outputs, inplace=not torch.is_grad_enabled()) if relu else outputs
     return outputs if added is None else outputs + added

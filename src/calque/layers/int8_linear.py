@@ -117,7 +117,7 @@ class Int8Linear(nn.Module, FusedLinear):
         return finished(self._by_torch(inputs), relu=relu, added=added)
 
     def native(self) -> Int8Product:
-        """The product that the kernel in C computes."""
+        """This layer as a function that calls the kernel in C; built at the first call."""
         product = self._product
         if product is None:
             self._product = product = Int8Product(self.weight, self.scales, self.bias)
@@ -131,7 +131,7 @@ class Int8Linear(nn.Module, FusedLinear):
         return outputs.view(*inputs.shape[:-1], self.outputs).to(inputs.dtype)
 
     def _integer_product(self, levels: Tensor) -> Tensor:
-        """The products [M,O] of the weights and quantised inputs [M,I], as multiples of the scales of the inputs."""
+        """The products [M,O] of weights and input levels [M,I], before multiplication by the inputs' scales."""
         if self._packed is None:
             self._zeros = torch.zeros(self.outputs, dtype=torch.long)
             self._packed = torch.ops.onednn.qlinear_prepack(self.weight.data, None)

@@ -109,7 +109,10 @@ class LabelChain(NamedTuple):
         return totals
 
     def _backward(self) -> list[Tensor]:
-        """For each word, [B,U,Y]: the log-sum-exp of the scores of all labellings of later words."""
+        """For each word, [B,U,Y]: the log-sum-exp of the scores of all labellings of later words.
+
+        Each value assumes one label for the word before (U) and one for the word itself (Y).
+        """
         words = self.emissions.shape[1]
         totals = [self._end(words - 1)]
         for t in range(words - 1, 0, -1):
@@ -148,5 +151,5 @@ class LabelChain(NamedTuple):
 
 
 def _after_the_first(scores: Tensor) -> Tensor:
-    """Scores by history [B,1+Y,Y], given scores of pairs of labels [B,Y,Y]; −∞ where the history is *no label*."""
+    """Scores [B,Y,Y] of pairs of labels as scores by history [B,1+Y,Y]; −∞ where the history is *no label*."""
     return F.pad(scores, (0, 0, 1, 0), value=-torch.inf)

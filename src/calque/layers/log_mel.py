@@ -163,7 +163,7 @@ class Normalise(nn.Module):
                 return values.masked_fill(~mask, 0)
 
     def mean_of(self, features: Padded) -> Tensor | None:
-        """The mean [B,1,M] of each recording's features, as `forward` returned them; None if it is 0."""
+        """The mean [B,1,M] of each recording's normalised features; None if these are normalised to mean 0."""
         if self.over in ("utterance", "global"):
             return None
         counts = features.device_lengths.to(features.values.dtype)[:, None, None]

@@ -35,7 +35,7 @@ class SSRU(RecurrentMixer):
     """The simpler simple recurrent unit (Kim et al. 2019, §3.1).
 
     f_t = σ(W_f x_t + b_f), c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ W x_t, o_t = ReLU(c_t). The state is c_t, with c_0 = 0.
-    The residual sum and the norm around it are part of the block.
+    The Transformer block around this layer adds the residual sum and the norm.
     """
 
     def __init__(self, width: int) -> None:
@@ -50,10 +50,10 @@ class SSRU(RecurrentMixer):
 
 
 class AverageAttention(RecurrentMixer):
-    """The average attention network (Zhang, Xiong and Su 2018, §3.1), whose state is the sum of y_1 to y_j.
+    """The average attention network (Zhang, Xiong and Su 2018, §3.1), whose state is the sum of its inputs y_1 to y_j.
 
     g_j = FFN(1/j · Σ_{k≤j} y_k) (eq. 1), [i_j; f_j] = σ(W [y_j; g_j]), h_j = i_j ⊙ y_j + f_j ⊙ g_j (eq. 2).
-    The residual sum and the norm (eq. 3) are part of the block, which also sets the FFN's inner width and activation.
+    The Transformer block around this layer adds the residual sum and the norm (eq. 3), and configures the FFN.
     """
 
     def __init__(self, width: int, *, feed_forward: FeedForward) -> None:

@@ -26,7 +26,7 @@ class KeysValues(NamedTuple):
     values: Tensor  # [N,G,S,d]
 
     def select_with_room(self, rows: Tensor) -> "KeysValues":
-        """A copy of these rows with room for one more token, which `append` then writes without copying the others.
+        """A copy of the given `rows` with room for one more token, which `append` writes without copying the others.
 
         `append` may be called only once: a second call would overwrite the token that the first one appended.
         """
@@ -40,7 +40,7 @@ class KeysValues(NamedTuple):
 class ReadTokens(NamedTuple):
     """The keys and values of the tokens that were read, one tensor per position, in the order of reading.
 
-    Rows are never copied: `Chunk.ancestors` says which row has the token of a hypothesis.
+    When hypotheses are selected, rows are not copied: `Chunk.ancestors` says which row of each tensor a hypothesis has.
     """
 
     steps: tuple[Tensor, ...]  # [N',2·G·d] per position, with the N' rows that were read there
@@ -229,9 +229,10 @@ class MultiHead(AttentionLayer):
         return KeysValues(empty, empty)
 
     def attend_prefix(self, queries: Tensor, memory: KeysValues, mask: Tensor, *, slots: Slots | None = None) -> Tensor:
-        """The attention output [N,T,D] of all heads for projected queries [N,T,D], before it is projected.
+        """The concatenated outputs of all heads [N,T,D] for projected queries [N,T,D], before the output projection.
 
-        The rows of a sentence attend to its keys where `mask` [B,S] is true, which must be its first positions.
+        The rows of a sentence attend to the keys of that sentence where `mask` [B,S] is true. In each row of the mask,
+        all true positions must come first.
         """
         rows, size, _ = queries.shape
         if not self.computes_natively(queries):
@@ -260,7 +261,7 @@ class MultiHead(AttentionLayer):
         return self.project_attention(queries, keys_values, chunk.mask, causal=not chunk.past), keys_values
 
     def read_token(self, inputs: Tensor, past: ReadTokens, chunk: Chunk) -> tuple[Tensor, ReadTokens]:
-        """`read` for one token per row, with kernels for decoding on a CPU; the output [N,1,D] is not projected."""
+        """`read` for one token per row, with kernels for decoding on a CPU; the output [N,1,D] is not yet projected."""
         assert chunk.ancestors is not None
         after = past.append(self.key_value(inputs).squeeze(1))
         queries = self.query(inputs).squeeze(1)

@@ -35,8 +35,8 @@ class NegativesOutput(FullOutput):
         binary     −log σ(l_y) − Σ_s log σ(−l_{w_s})
         pairwise   −1/n Σ_s log σ(l_y − l_{w_s})
 
-    Items of the same user never count as negatives: their terms are 0. In evaluation, the loss is that of the full
-    softmax.
+    Items of the target's own row (the history of one user) never count as negatives: their terms are 0. In evaluation,
+    the loss is that of the full softmax.
     """
 
     def __init__(self, config: NegativesOutputConfig, *, vocabulary_size: int, width: int, first: int) -> None:

@@ -1,6 +1,6 @@
 """Observers of attention weights and of states, and interventions that change attention weights.
 
-Letters: B rows, H heads, Q queries, S keys, N rows, T positions, D width, G gates.
+Letters: B rows of attention weights, H heads, Q queries, S keys, N rows of states, T positions, D width, G gates.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ class AttentionLayer(nn.Module):
         return values.to(torch.float64, memory_format=torch.contiguous_format) if self.in_float64 else values
 
     def wide_memory(self, values: Tensor) -> Tensor:
-        """Keys or values as they are stored: as `wide` returns them, unless a kernel will read them."""
+        """The keys or values to store: as `wide` returns them, or unchanged if the layer uses a C kernel."""
         return values if self.uses_native else self.wide(values)
 
     @property

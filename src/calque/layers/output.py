@@ -25,7 +25,7 @@ class OutputLayer(nn.Module):
 
     Law: in evaluation mode, the loss without label smoothing is the negative `log_probs` of the target.
 
-    Corpus statistics are parameters without gradients, so that they are saved with the weights.
+    Corpus statistics, such as word ranks, are parameters without gradients, so that they are saved with the weights.
     """
 
     def log_probs(self, hidden: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class FullOutput(OutputLayer):
         return _joined([BestWords(*native_best_words(self.logits(rows), count=count, end=end)) for rows in chunks])
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
-        """[M], the cross-entropy of `targets` [M] under `hidden` [M,D]; 0 where the target is `ignored`.
+        """The cross-entropy [M] of `targets` [M], given `hidden` [M,D]; 0 where the target is `ignored`.
 
         With smoothing ε the target is (1 − ε)·one-hot + ε·uniform over the vocabulary (Szegedy 2016, §7).
         """

@@ -1,8 +1,8 @@
-"""Matrix products for decoding on a CPU, with a copy of the weight in the layout of a kernel.
+"""Matrix products for decoding on a CPU, with a copy of the weight in the memory layout that a kernel reads.
 
-With few rows, the kernel in C (`calque.native`) is up to three times as fast as the plain product. If it is not
-compiled, oneDNN's takes its place, which pays from 192 rows on. It keeps about 0.5 MB for every number of rows and
-every shape of a layer that it meets, so the number of rows is rounded up.
+With few rows, the C kernel of `calque.native` is up to three times as fast as PyTorch's product. If it is not compiled,
+oneDNN's kernel is used instead, which is worthwhile from 192 rows on. oneDNN caches about 0.5 MB for every combination
+of a layer's shape and a number of rows, so the number of rows is rounded up to one of few sizes.
 """
 
 from typing import Any, Self
@@ -41,11 +41,11 @@ class PackedLinear(nn.Linear, FusedLinear):
         return layer
 
     def columns(self, start: int, stop: int) -> Self:
-        """The layer for inputs `start` to `stop` alone; the bias belongs to the part that begins at input 0."""
+        """The layer restricted to inputs `start` to `stop`; only the part that begins at input 0 has the bias."""
         return self.sharing(_view(self.weight[:, start:stop]), None if start else self.bias)
 
     def rows(self, start: int, stop: int) -> Self:
-        """The layer for outputs `start` to `stop` alone."""
+        """The layer restricted to outputs `start` to `stop`."""
         bias = None if self.bias is None else _view(self.bias[start:stop])
         return self.sharing(_view(self.weight[start:stop]), bias)
 
@@ -58,7 +58,7 @@ class PackedLinear(nn.Linear, FusedLinear):
         return finished(self._by_torch(inputs), relu=relu, added=added)
 
     def native(self) -> FloatProduct:
-        """The product that the kernel in C computes."""
+        """The object that computes W x + b with the C kernel; it is built again if the weight has changed."""
         self._forget_changed()
         product = self._product
         if product is None:
@@ -79,7 +79,7 @@ class PackedLinear(nn.Linear, FusedLinear):
         return outputs[: len(rows)].view(*inputs.shape[:-1], self.out_features)  # type: ignore[no-any-return]
 
     def _forget_changed(self) -> None:
-        """Forgets the packed weight if the weight or the bias has changed since."""
+        """Discards the packed weight if the weight or the bias has changed since it was packed."""
         parameters = (self.weight,) if self.bias is None else (self.weight, self.bias)
         if len(self._origins) != len(parameters) or not all(map(Origin.is_of, self._origins, parameters)):
             self._origins, self._packed, self._product = tuple(map(Origin.now, parameters)), None, None
@@ -90,7 +90,7 @@ class PackedLinear(nn.Linear, FusedLinear):
 
 
 def _view(values: Tensor) -> nn.Parameter:
-    """A part of a parameter that shares its memory and its version."""
+    """A parameter without gradients that shares the memory and the version counter of `values`."""
     return nn.Parameter(values.detach(), requires_grad=False)
 
 

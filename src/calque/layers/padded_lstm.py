@@ -1,12 +1,12 @@
-"""An LSTM over rows of different lengths without packing, for kernels and graphs with fixed shapes.
+"""An LSTM over rows of different lengths that reads the padding too, for kernels and graphs with fixed shapes.
 
 Letters: N rows, S positions, E input width, D width, R directions.
 
 Packing sorts rows and counts tokens on the host, so that shapes change from batch to batch, which no captured graph
-allows. Here a kernel reads the padding too, but an additional input, which is 1 at padding, keeps the cell as it is:
-its weights are so large that the forget gate is exactly 1 and the input gate exactly 0. A row that is read forwards has
-its last cell at the end of the padding; one that is read backwards still has its first cell, 0, and thus
-h = o·tanh 0 = 0, when it reaches its last token.
+allows. Here a kernel reads the padding too, but padding does not change the cell c: an additional input is 1 at
+padding, and its weights are so large that the forget gate is exactly 1 and the input gate exactly 0. Read forwards, a
+row still has the cell of its last token after the padding. Read backwards, a row begins with the padding and reaches
+its last token with the initial cell c = 0, and thus h = o·tanh 0 = 0.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class PaddedStates(NamedTuple):
 
 
 def is_read_with_padding(inputs: Tensor) -> bool:
-    """Whether LSTM encoders are trained on padded instead of packed rows: on a GPU, from arithmetic version 3 on."""
+    """Whether LSTM encoders are trained on padded instead of packed rows: on a GPU, with `training.arithmetic` ≥ 3."""
     return inputs.device.type == "cuda" and torch.is_grad_enabled() and arithmetic() >= 3
 
 

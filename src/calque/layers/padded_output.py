@@ -1,10 +1,10 @@
-"""The summed cross-entropy of a full softmax on a GPU: one graph, with the vocabulary padded to the kernels' width.
+"""The summed cross-entropy of a full softmax on a GPU, with logits for a vocabulary padded to a multiple of `MULTIPLE`.
 
 Letters: M positions, D width, V vocabulary, P padded vocabulary.
 
-A row of 32,004 numbers in bfloat16 is not a multiple of 16 bytes long, so cuBLAS computes the three products of the
-output layer with unaligned kernels, at less than half the speed of aligned ones. Padding the vocabulary to a multiple
-of `MULTIPLE` aligns the rows.
+A row of 32,004 numbers in bfloat16 is not a multiple of 16 bytes long, so cuBLAS computes the output layer's three
+matrix products (one forward, two backward) with unaligned kernels, at less than half the speed of aligned ones. Padding
+the vocabulary aligns the rows.
 """
 
 import torch
@@ -17,7 +17,7 @@ MULTIPLE = 64  # numbers in a row of a kernel's tile; 8 would align rows, 64 als
 
 
 def is_padded(hidden: Tensor, weight: Tensor) -> bool:
-    """Whether the output layer pads its products: on a GPU, if gradients are needed, from arithmetic version 3 on."""
+    """Whether the loss uses padded logits: on a GPU, if gradients are needed and `training.arithmetic` ≥ 3."""
     needs_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     return hidden.device.type == "cuda" and needs_gradient and arithmetic() >= 3
 
@@ -48,7 +48,7 @@ def graph_cross_entropy(
     """`padded_cross_entropy`, written for a compiler: reductions for the loss, and one pointwise pass for the gradient.
 
     With logits z, a position has the loss log Σ exp z − (1 − ε) z_target − ε·mean z. The target's logit is computed as
-    a masked sum over all words: the gradient of a masked sum is a mask, whereas that of indexing is a scattered sum.
+    a masked sum over all words: the gradient of a masked sum is a mask, whereas that of indexing is a scatter-add.
     Without compilation, every operation would be a pass over all logits. Variants with the maximum and the sum in one
     pass, or with indices of 32 bits, were slower (benchmarks/results/train_h200_2026-11-17.md).
     """

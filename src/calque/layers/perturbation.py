@@ -23,7 +23,7 @@ Ratio = Annotated[float, Field(ge=-20, le=100)]
 
 
 class PerturbationConfig(Config):
-    """How recordings are changed in training. Speeds are set in `task.speeds`."""
+    """How recordings are changed in training. Changes of speed are set separately, in `task.speeds`."""
 
     vocal_tract: float = Field(default=0.0, ge=0, le=0.5)
     """Vocal tract length perturbation (Jaitly and Hinton 2013): the frequencies of a recording are scaled by a factor
@@ -50,8 +50,9 @@ def random_warps(rows: int, *, strength: float, device: torch.device) -> Tensor:
 def warp_frequencies(frequencies: Tensor, factors: Tensor, *, rate: int) -> Tensor:
     """The frequencies [...], in Hz, warped by each of the factors α [B]: [B,...] (Jaitly and Hinton 2013, §3).
 
-    f' = α f up to the boundary b = F_hi min(α, 1) / α, and from there on a line to the Nyquist frequency S / 2, which
-    stays in place: f' = S/2 − (S/2 − α b) / (S/2 − b) · (S/2 − f).
+    With the sampling rate S and the highest formant frequency F_hi (4800 Hz, at most 85 % of S/2), f' = α f up to the
+    boundary b = F_hi min(α, 1) / α. Above b, f' is a line that ends at the Nyquist frequency S/2, which is not changed:
+    f' = S/2 − (S/2 − α b) / (S/2 − b) · (S/2 − f).
     """
     nyquist = rate / 2
     factors = factors.reshape(-1, *[1] * frequencies.dim())
@@ -92,8 +93,8 @@ def equalise(features: Tensor, *, strength: float) -> Tensor:
     """Log-mel features [B,F,M] whose bands a random smooth curve per recording amplifies or attenuates.
 
     The curve is Σₖ aₖ cos(π k (m + ½) / M) in band m, for k from 1 to K, where aₖ is Gaussian and its variance falls as
-    1 / k: a tilt of the spectrum, and smaller and smaller waves. The variance of the curve, averaged over bands, is
-    `strength`², in dB². All aₖ are drawn from torch's generator.
+    1 / k. The first cosine tilts the spectrum; the others add finer and weaker ripples. The variance of the curve,
+    averaged over bands, is `strength`², in dB². All aₖ are drawn from torch's generator.
     """
     rows, _, bands = features.shape
     orders = torch.arange(1, CURVES + 1, device=features.device, dtype=features.dtype)

@@ -58,10 +58,10 @@ class Recurrence(StateLayer):
         return self.cell in ("lstm", "gru") and not self.norms and is_available()
 
     def used_products(self, *changes: Tensor | None) -> "Gates | None":
-        """The products for decoding, or None if PyTorch's module must compute.
+        """The matrix products that replace PyTorch's module in decoding; None if PyTorch's module is used.
 
-        It must where gradients are needed, and in training, where dropout `changes` states or weights. A model in 8
-        bits has no such module.
+        PyTorch's module is used in training, with gradients enabled, and if any of `changes` (a dropout mask or other
+        weights) is given. A model quantised to 8 bits has no such module and always uses its own products.
         """
         is_changed = self.training or torch.is_grad_enabled() or any(change is not None for change in changes)
         return None if is_changed and hasattr(self, "kernel") else self.products
@@ -238,7 +238,10 @@ class Recurrence(StateLayer):
                 assert_never(self.cell)
 
     def _computes_natively(self, projected: Tensor) -> bool:
-        """Whether a kernel of `calque.native` computes all but the products: in decoding, without layer norm."""
+        """Whether a kernel of `calque.native` computes everything after the matrix products of a step.
+
+        It does so in decoding on a CPU, without layer normalisation.
+        """
         return self.used_products() is not None and not self.norms and is_usable(projected)
 
     def _update(self, projected: Tensor, recurring: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -268,7 +271,7 @@ class Recurrence(StateLayer):
         return F.linear(hidden, own if weight is None else weight, bias[1] if bias else None)
 
     def _recurrent_parts(self, cut: list[int], weight: Tensor | None) -> list[Callable[[Tensor], Tensor]]:
-        """`_recurrent`, split into one function for the gates and one for the candidate."""
+        """`_recurrent` as two functions, one for the gates and one for the candidate, with output widths `cut`."""
         if (products := self.used_products(weight)) is not None:
             return products.recurring_parts(cut)
         _, own, *bias = self.kernel.all_weights[0]
@@ -292,7 +295,7 @@ class Recurrence(StateLayer):
 
 
 def is_cell_fused(gates: Tensor) -> bool:
-    """Whether one kernel computes an LSTM's cell: on a GPU, if gradients are needed, from arithmetic version 3 on."""
+    """Whether one kernel computes an LSTM's cell: on a GPU, with gradients enabled and `training.arithmetic` ≥ 3."""
     return gates.device.type == "cuda" and torch.is_grad_enabled() and arithmetic() >= 3
 
 
@@ -304,7 +307,7 @@ def fused_lstm_cell(projected: Tensor, hidden_gates: Tensor, cell: Tensor) -> tu
 
 
 class Product(Protocol):
-    """A linear layer that can be divided: `PackedLinear` or `Int8Linear`."""
+    """A linear layer that can be split by inputs (`columns`) or outputs (`rows`): `PackedLinear` or `Int8Linear`."""
 
     @property
     def weight(self) -> Tensor: ...
@@ -312,14 +315,14 @@ class Product(Protocol):
     def columns(self, start: int, stop: int) -> Any: ...
     def rows(self, start: int, stop: int) -> Any: ...
     def native(self) -> Any:
-        """The product that the kernels of `calque.native` compute."""
+        """The object that computes W x + b with the C kernels of `calque.native`."""
         ...
 
 
 class Gates(nn.Module):
     """The matrix products of a recurrent layer for decoding, with the weights of PyTorch's module.
 
-    `linear` makes a layer of a weight and a bias.
+    `linear` builds a layer from a weight and a bias.
     """
 
     def __init__(self, kernel: nn.RNNBase, *, linear: Callable[[Any, Any], Product]) -> None:
@@ -345,7 +348,7 @@ class Gates(nn.Module):
         ]
 
     def _part(self, name: str, start: int, stop: int, *, of: Product, cut: Callable[[int, int], Product]) -> Product:
-        """A part of a layer, which is made anew if the layer's weight has changed."""
+        """The part `cut(start, stop)` of the layer `of`, cached until that layer's weight changes."""
         key = (name, start, stop)
         if key not in self._parts or not self._parts[key][0].is_of(of.weight):
             self._parts[key] = Origin.now(of.weight), cut(start, stop)
@@ -356,7 +359,7 @@ class Gates(nn.Module):
 
 
 def _is_computed_here(inputs: Tensor) -> bool:
-    """Whether `packed_lstm` computes the layer: on a CPU, if gradients are needed, from arithmetic version 2 on."""
+    """Whether `packed_lstm` computes the layer: on a CPU, with gradients enabled and `training.arithmetic` ≥ 2."""
     is_eager_cpu = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
     return is_eager_cpu and torch.is_grad_enabled() and arithmetic() >= 2
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Draws(NamedTuple):
-    """How sampled positions are trained by REINFORCE: the weight of its term, and the discount of later rewards."""
+    """How REINFORCE trains hard attention: the weight of its term in the loss, and the discount of later rewards."""
 
     weight: float  # of the REINFORCE term relative to the loss, λᵣ
     discount: float  # of later rewards, per step

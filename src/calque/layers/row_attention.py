@@ -1,8 +1,8 @@
 """Attention of one new token per hypothesis in decoding, over caches of fixed size.
 
-The token of a hypothesis at position p was read by one of its ancestors, and that ancestor's row of the cache holds the
-token's keys and values. Because of this index of ancestors, caches need not be copied when hypotheses are reordered. On
-a GPU, each function is one kernel.
+A hypothesis writes the keys and values of its new token into its own row of the cache; those of its earlier tokens may
+lie in the rows of its ancestors in the beam. The index `ancestors` gives the row of each token, so caches need not be
+copied when hypotheses are reordered. On a GPU, each function is one kernel.
 
 Letters: N hypotheses, B sentences, H heads, G key-value heads, P positions, S source, d head width. Keys and values are
 shared by H/G adjacent heads.

@@ -76,7 +76,7 @@ short_attention.register_autograd(_differentiate, setup_context=_keep)
 
 
 def _per_position(like: Tensor) -> Tensor:
-    """An empty tensor [B,H,T,d] whose heads follow each other in memory, position by position."""
+    """An uninitialised tensor [B,H,T,d] with the memory layout [B,T,H,d]."""
     rows, heads, size, width = like.shape
     return like.new_empty(rows, size, heads, width).transpose(1, 2)
 

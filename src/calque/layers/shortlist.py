@@ -42,7 +42,7 @@ class WordLists(NamedTuple):
 
 
 class OwnWords(NamedTuple):
-    """Each sentence's own words, which are not shared, and their rows of the output weight; one row per sentence."""
+    """Each sentence's own words, which are not among the shared words, and their weights in the output layer."""
 
     words: Tensor  # [B,n], −1 for padding
     weight: Tensor  # [B,n,D]; of 8-bit products, their levels
@@ -126,7 +126,7 @@ class ListedOutput:
         return torch.where(columns < size, self.shared[columns.clamp(max=size - 1)], own_words)
 
     def _own_logits(self, hidden: Tensor, own: OwnWords, of_rows: "_OwnRows", *, slots: Slots | None) -> Tensor:
-        """The logits [N,n] of own words. 8-bit levels are multiplied in float32, where sums up to 2²⁴ are exact."""
+        """The logits [N,n] of own words; 8-bit integers are multiplied in float32, where sums up to 2²⁴ are exact."""
         if of_rows.scales is None:
             return wide(_products(hidden, own.weight, slots=slots)) + of_rows.bias
         levels, scales = quantise_rows(hidden)
@@ -157,7 +157,7 @@ def masked_log_probs(output: FullOutput, hidden: Tensor, lists: WordLists) -> Te
 
 
 def _sample_weight(own: Tensor, shared: Tensor, sample: Tensor, *, vocabulary: int) -> Tensor:
-    """`OwnWords.sample_weight` [B,r], where r in the divisor counts only sampled words outside the sentence's list."""
+    """Log-weights [B,r] of sampled words: log((V − M − n) / r') for the r' outside a sentence's list, else −∞."""
     is_listed = (own[:, :, None] == sample).any(dim=1)
     others = vocabulary - len(shared) - (own >= 0).sum(dim=1)
     used = (~is_listed).sum(dim=1).clamp(min=1)

@@ -73,12 +73,12 @@ class Residual(nn.Module):
         return total if self.place == "pre" else self.norm(total)
 
     def enter_rows(self, stream: Rows) -> Rows:
-        """`enter` for a few rows, whose normalisation is left to the sub-layer's first product."""
+        """`enter` for a few rows; the normalisation is applied later, by the sub-layer's first linear layer."""
         assert isinstance(self.norm, nn.LayerNorm)
         return Rows(stream.values, self.norm) if self.place == "pre" else stream
 
     def leave_rows(self, stream: Rows, inputs: Tensor, layer: nn.Linear) -> Rows:
-        """`leave` for a few rows; also computes the sub-layer's last product, that of `inputs` [N,·] and `layer`."""
+        """`leave` for a few rows, given the sub-layer's last linear `layer` and the `inputs` [N,·] of that layer."""
         assert isinstance(self.norm, nn.LayerNorm)
         total = linear_rows(Rows(inputs), layer.weight, layer.bias, added=stream)
         return Rows(total) if self.place == "pre" else Rows(total, self.norm)
@@ -95,7 +95,7 @@ class EncoderBlock(StateLayer):
         self.around_feed_forward = Residual(shape)
 
     def forward(self, stream: Tensor, mask: Tensor, *, turn: Tensor | None = None) -> Tensor:
-        """The residual stream [B,S,D] after the block; `mask` is [B,1,1,S], `turn` [1,S,d] (rotary positions)."""
+        """The residual stream [B,S,D] after the block; `mask` is [B,1,1,S], `turn` [1,S,d] (see `rotate`)."""
         inputs, layer = self.around_attention.enter(stream), self.attention
         queries, keys_values = layer.queries_keys_values(inputs, turn=turn)
         if layer.computes_natively(inputs):
@@ -163,9 +163,10 @@ class DecoderBlock(StateLayer):
         return self.around_cross.leave(stream, attended)
 
     def read_few(self, stream: Rows, past: KeysValues, chunk: Chunk, *, memory: KeysValues, lengths: Tensor) -> Rows:
-        """The whole block for one token of a few rows [N,D] and a cache of fixed size, in eight kernels on a GPU.
+        """The residual stream after the whole block, for one new token in each of a few rows [N,D].
 
-        Equal to `read`, `cross_attend_once` and `feed` up to rounding.
+        Equal to `read`, `cross_attend_once` and `feed` up to rounding, but needs only eight kernels on a GPU. `past` is
+        a cache of fixed size.
         """
         mixer, cross, feed_forward = self.self_attention, self.cross_attention, self.feed_forward
         assert isinstance(mixer, MultiHead) and chunk.ancestors is not None

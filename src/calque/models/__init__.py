@@ -1,4 +1,4 @@
 """One file per published model family, all behind the interfaces Memory, Encoder and Decoder; and named systems.
 
-Never imports text, data or search.
+This package never imports `calque.text`, `calque.data` or `calque.search`.
 """

@@ -85,7 +85,7 @@ class AttentionalDecoder(Decoder[S, C]):
     ) -> Output:
         """The decoder's output, given hidden vectors [N,T,·] and the result of attention.
 
-        In copying decoders, the gate is computed from the context, the states [N,T,D] and the embedded words [N,T,E].
+        The gate of copying decoders is computed from the context, `states` [N,T,D] and the words `embedded` [N,T,E].
         """
         gate = None if self.copy_gate is None else self.copy_gate(attended.context, states, embedded)
         weights, copied = attended.weights if attention else None, None if gate is None else attended.shares

@@ -14,10 +14,10 @@ class Bridge(nn.Module):
     """Computes the initial state of a recurrent decoder from the final states of an encoder.
 
     copy: the final states of the encoder's top layers, unchanged (Sutskever 2014; Luong 2015);
-    tanh: tanh(W h) of each layer with a shared W; if the encoder has fewer layers (one, if it is not recurrent), all
-    layers are computed from its top state, each with its own W;
+    tanh: tanh(W h) of each layer with a shared W; if the encoder has fewer layers than the decoder (one, if it is not
+    recurrent), all decoder layers are computed from its top state, each with its own W;
     backward: like tanh, but of the backward direction only, tanh(W ←h₁) (Bahdanau 2015, A.2.2); zero: zeros.
-    Parts that the encoder does not have, such as the cell of an LSTM decoder after a GRU encoder, are zero.
+    Tensors without a counterpart in the encoder, such as the cell of an LSTM decoder after a GRU encoder, are zero.
     """
 
     def __init__(self, name: BridgeName, *, cell: CellName, memory: MemoryShape, layers: int, width: int) -> None:

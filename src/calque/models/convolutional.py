@@ -2,9 +2,9 @@
 
 Differences from the paper: all layers of the encoder or decoder share one width and kernel; the output layer has no
 weight normalisation (§4.2 uses it everywhere except in lookup tables); positions beyond the table share the last one.
-Where the authors' code differs from the paper: like the code, we map c back to the layers' width and attend before the
-residual sum; unlike the code, we do not scale W h + b + g or z + e by √0.5, and we divide the encoder's gradient by the
-number of attention layers, not by twice that number.
+Where the authors' code differs from the paper: like the code, we map the attention output c back to the layers' width
+and attend before the residual sum; unlike the code, we scale neither the queries W h + b + g nor the values z + e by
+√0.5, and we divide the encoder's gradient by the number of attention layers, not by twice that number.
 
 Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedding, D width, k kernel.
 """

@@ -2,8 +2,8 @@
 
 Its tables are estimated from counts in a tagged corpus (`calque.statistics.tag_tables`), not trained.
 
-Letters: B sentences, T words, Y labels, K kinds of words (2 with capitals), S = K · Y states, E = S + 1 with the
-sentence boundary, C characters, N nodes of the suffix tree.
+Letters: B sentences, T words, Y labels, K kinds of words (2 if capitalised words are counted separately, else 1),
+S = K · Y states, E = S + 1 with the sentence boundary, C characters, N nodes of the suffix tree.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,8 +44,8 @@ class HiddenMarkovTagger(CountedModel):
     """argmax over labels y of Πₜ P(yₜ | yₜ₋₂, yₜ₋₁) P(xₜ | yₜ), with the interface of a `TaggerModel`.
 
     All tables are logarithms of probabilities. By Bayes, P(x | y) ∝ P(y | x) / P(y). A known word has its own row of
-    P(y | x); an unknown word has the row of its suffix. A *state* is a label together with the kind of the word, its
-    capitalisation, which is observed rather than hidden.
+    P(y | x); an unknown word has the row of its suffix. A *state* is a label together with the kind of the word
+    (capitalised or not), which is observed rather than hidden.
     """
 
     def __init__(self, config: HiddenMarkovConfig, *, sizes: TaggerSizes) -> None:
@@ -69,7 +69,7 @@ class HiddenMarkovTagger(CountedModel):
             parameter.data = (table.log() if parameter.is_floating_point() else table).to(parameter)
 
     def forward(self, source: Words) -> Tensor:
-        """log P(label | word) − log P(label, kind) of every state [B,T,S]; −∞ for states of the other kind."""
+        """Scores [B,T,S] of states: log P(label | word) − log P(label, kind), or −∞ if the word is of another kind."""
         assert source.characters is not None and source.word_lengths is not None, (
             "this model needs the characters of every word"
         )

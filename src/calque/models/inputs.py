@@ -1,4 +1,4 @@
-"""Inputs of encoders other than token ids: words with characters and further columns, and frames of feature values.
+"""Inputs of encoders other than token ids: words with characters and annotations, and frames of feature values.
 
 Letters: B sentences, S words, C characters, W all words of a batch, F values per frame, k stacked frames, E width.
 """
@@ -18,7 +18,7 @@ from calque.tensors import Padded, length_mask
 
 
 class Words(NamedTuple):
-    """Padded sentences of words, with the characters and further columns of each word."""
+    """Padded sentences of words, with each word's characters and annotations (`columns`, such as part of speech)."""
 
     words: Tensor  # [B,S] ids
     lengths: Tensor  # [B], on the CPU
@@ -28,10 +28,10 @@ class Words(NamedTuple):
 
 
 class WordInputs(Inputs):
-    """The input vectors of words: xₛ = [word vector; vector of its characters; a vector per further column].
+    """The input vectors of words: xₛ = [word vector; vector of its characters; a vector per annotation].
 
     In training, words are replaced by the unknown word with probability `word_dropout`, so that its vector is learnt
-    and the model learns to rely on characters and columns, which are never replaced.
+    and the model learns to rely on characters and annotations, which are never replaced.
     """
 
     def __init__(

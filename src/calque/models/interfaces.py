@@ -124,9 +124,9 @@ class Decoder(nn.Module, Generic[State, Context]):
         return state if self.has_fixed_state else None
 
     def indexed(self, state: State) -> Any:
-        """The state before the first token in the form that kernels for decoding on a CPU read, if there is one.
+        """The state before the first token in the form that C kernels for decoding on a CPU read.
 
-        With such a state, `forward` reads one token per row and returns no attention.
+        It is `state` itself if they cannot be used; otherwise, `forward` reads one token per row without attention.
         """
         return state
 

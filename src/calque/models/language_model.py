@@ -302,11 +302,11 @@ class LanguageModel(nn.Module):
         return self.read(tokens, state)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """The log-probabilities [...,V] of hidden vectors [...,E], normalised in at least float32."""
+        """The log-probabilities [...,V] of the next word, given hidden [...,E]; normalised in at least float32."""
         return self.output.log_probs(hidden)
 
     def losses(self, hidden: Tensor, targets: Tensor, *, smoothing: float = 0.0, ignored: int = -100) -> Tensor:
-        """[M], the cross-entropy of targets [M] under hidden [M,E]; 0 where the target is `ignored`."""
+        """The cross-entropy [M] of targets [M], given hidden [M,E]; 0 where the target is `ignored`."""
         return self.output.loss(hidden, targets, smoothing=smoothing, ignored=ignored)
 
     def total_loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float = 0.0, ignored: int = -100) -> Tensor:

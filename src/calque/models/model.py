@@ -95,7 +95,7 @@ class ModelConfig(Config):
         return self
 
     def tie_with(self, *, joint: bool) -> str:
-        """The value of `tie`, with "auto" resolved; `joint` says whether both sides share one vocabulary."""
+        """Which word matrices are shared: `tie`, with "auto" resolved for a `joint` vocabulary or for separate ones."""
         if self.tie != "auto":
             return self.tie
         if isinstance(self.output, AdaptiveOutputConfig):  # its weights cannot be shared
@@ -109,7 +109,7 @@ class ModelConfig(Config):
 
     @staticmethod
     def is_recurrent(side: Config) -> bool:
-        """Whether `spread`, the range of initial weights, applies to this side: not to Transformers and ConvS2S."""
+        """Whether `spread`, the range of initial weights, applies to a config: not to Transformers and ConvS2S."""
         transformers = (TransformerEncoderConfig, TransformerDecoderConfig)
         return not isinstance(side, (*transformers, ConvolutionalEncoderConfig, ConvolutionalDecoderConfig))
 
@@ -149,7 +149,7 @@ class DecoderModel(nn.Module):
         return output, state
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The logits […,V] of hidden vectors […,D] under a full softmax, in at least float32."""
+        """The logits […,V] of a full softmax, given hidden vectors […,D]; in at least float32."""
         assert isinstance(self.output, FullOutput)
         return wide(self.output.logits(hidden))
 
@@ -252,7 +252,7 @@ class Model(DecoderModel):
 
 
 def initialise_uniformly(module: nn.Module, *, within: float) -> None:
-    """Initialises parameters uniformly between ± `within`; layer norms and connections keep their initialisation."""
+    """Initialises parameters uniformly between ± `within`; layer norms and highway gates keep their initialisation."""
     if isinstance(module, nn.LayerNorm | Connection):
         return
     for parameter in module.parameters(recurse=False):

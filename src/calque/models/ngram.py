@@ -1,11 +1,11 @@
 """n-gram language models: the next word depends on the last n − 1 words alone.
 
-    p(w | h) = p(h w) if the n-gram h w is in the tables, else b(h) · p(w | h′), where h′ is h without its first word
+    p(w | h) = t(h w) if the tables hold a probability t for the n-gram h w, else b(h) · p(w | h′)
 
-The tables are estimated from counts or read from an ARPA file (`calque.statistics`); nothing is trained. The key of an
-n-gram is `prefix · V + word`, where `word` is its last word and `prefix` the row of the other words in the table one
-order below. Keys ascend, so that the words after a history are neighbours, and a binary search finds any n-gram. The
-rows of order 1 are the word ids.
+Here b(h) is the back-off weight of h, and h′ is h without its first word. The tables of each order are estimated from
+counts or read from an ARPA file (`calque.statistics`); nothing is trained. The key of an n-gram is `prefix · V + word`,
+where `word` is its last word and `prefix` the row of the other words in the table one order below. Keys ascend, so that
+the words after a history are neighbours, and a binary search finds any n-gram. The rows of order 1 are the word ids.
 
 Letters: N rows, T tokens, H = order − 1 words of history, M positions, V vocabulary, R n-grams of an order.
 """
@@ -42,7 +42,7 @@ class NgramLanguageConfig(Config):
     def _ascending(cls, value: list[int]) -> list[int]:
         if value != sorted(value):
             raise ValueError(
-                f"{value} must not decrease: longer n-grams need thresholds at least as high as those of shorter ones"
+                f"{value} must not decrease: longer n-grams need pruning thresholds at least as high as shorter ones"
             )
         return value
 
@@ -74,7 +74,7 @@ class NgramOutput(CountedModel, OutputLayer):
     """The probabilities of the next word, given histories of ids [...,H], looked up in back-off tables.
 
     The tables hold logarithms to base 10, as in ARPA files, in at least single precision whatever the model's
-    precision. A new layer has empty tables; `fill` sets them, and loading a model resizes them to those of its file.
+    precision. A new layer has empty tables; `fill` sets them, and loading a model resizes them to fit its file.
     """
 
     def __init__(self, *, order: int, vocabulary_size: int) -> None:
@@ -132,7 +132,7 @@ class NgramOutput(CountedModel, OutputLayer):
         return lengths
 
     def take_sizes(self, sizes: Mapping[str, torch.Size]) -> None:
-        """Resizes the tables of orders above 1 to their sizes in a file; that of order 1 is the vocabulary size."""
+        """Resizes the tables of orders above 1 to their sizes in a file; those of order 1 have one row per word."""
         for kind in ("keys", "log10_probs", "log10_backoffs"):
             table = getattr(self, kind)
             for level in range(2, self.order + 1):
@@ -171,7 +171,7 @@ class NgramOutput(CountedModel, OutputLayer):
     def _find(self, level: int, prefixes: Tensor, words: Tensor) -> Tensor:
         """The rows [M] of n-grams of an order, given the rows of their prefixes and their last words; −1 if not found.
 
-        The key of a prefix that was not found is negative, and so are those of histories that begin before the text.
+        A prefix that was not found, or that begins before the text, has row −1, so that its n-gram is not found either.
         """
         keys = self.keys[str(level)]
         wanted = prefixes * self.vocabulary_size + words

@@ -127,7 +127,7 @@ class RecommenderModel(nn.Module):
                     history.items, times=history.times, asked=history.asked, behaviours=history.behaviours
                 )
             case None:
-                raise TypeError("a popularity model has no network to run")
+                raise TypeError("a popularity model has no network to run; call `scores` instead")
             case network:
                 state: Any = network.start(len(history.items))
                 return network(history.items, state)[0].hidden  # type: ignore[no-any-return]
@@ -142,7 +142,7 @@ class RecommenderModel(nn.Module):
         return self.output.total_loss(hidden.flatten(0, 1), targets.flatten(), smoothing=smoothing, ignored=PADDING)
 
     def scores(self, history: ItemHistory) -> Tensor:
-        """[B,V], the log-probability of every item as the next one, in at least float32; −inf for special pieces.
+        """[B,V], the log-probability of every item as the next one, in at least float32; −inf for ids without an item.
 
         For users without history, and for all users if there is no network, it is the logarithm of the item's share of
         the training data, with add-one smoothing.
@@ -157,7 +157,7 @@ class RecommenderModel(nn.Module):
         return torch.where(is_empty[:, None], popular.to(scores.dtype), scores)
 
     def log_popularity(self) -> Tensor:
-        """[V], the logarithm of every item's share of the training data, add-one smoothed; −inf for special pieces."""
+        """[V], the log of every item's share of the training data, add-one smoothed; −inf for ids without an item."""
         smoothed = exact(self.counts) + 1
         shares = (smoothed / smoothed[FIRST_ITEM:].sum()).log()
         return wide(shares.index_fill(0, torch.arange(FIRST_ITEM, device=shares.device), -torch.inf).to(self._dtype))

@@ -30,7 +30,7 @@ SIDES: tuple[Side, ...] = ("source", "target")
 
 
 class SentenceEncoderConfig(Config):
-    """An encoder, the pooling of its outputs, and a projection to vectors."""
+    """An encoder, the pooling of its outputs, and a projection to sentence vectors."""
 
     kind: Literal["sentence-encoder"] = "sentence-encoder"
     sides: Literal["auto", "shared", "separate"] = "auto"
@@ -114,7 +114,7 @@ def pool_memory(name: PoolingName, memory: Memory, *, encoder: Encoder) -> Tenso
     """[B,D], one vector per sentence of an encoder's memory, by a method without learnt weights.
 
     last: the final state of the top layer, with both directions of a bidirectional encoder. For an encoder without
-    states, it is the vector of the end mark; for a bag of words, that of the mean word.
+    states, it is the vector of the end mark; for a bag of words, the encoding of the mean word vector.
     """
     if name == "last" and isinstance(encoder, RecurrentEncoder | BagOfWordsEncoder):
         return memory.final[0][:, -1]

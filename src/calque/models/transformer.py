@@ -168,7 +168,7 @@ class TransformerState(NamedTuple):
         return cls((), position, torch.stack(list(layers), dim=1))
 
     def fixed(self, *, size: int) -> Self:
-        """The empty state with room for `size` tokens per row; the tokens of row n are the first `position[n]`."""
+        """An empty state whose caches hold up to `size` tokens per row; those of row n are the first `position[n]`."""
         if not self.past:
             return self
         rows = len(self.position)
@@ -181,7 +181,7 @@ class TransformerState(NamedTuple):
     def moved(self, rows: Tensor, *, size: int) -> Self:
         """A copy of these rows of a preallocated state, with room for `size` tokens.
 
-        `rows` must contain all hypotheses of a sentence, next to each other and in their order.
+        `rows` must contain all hypotheses of each of its sentences, next to each other and in their order.
         """
         if self.ancestors is None:
             return self.select(rows)
@@ -194,10 +194,10 @@ class TransformerState(NamedTuple):
         return type(self)(caches, self.position.index_select(0, rows), ancestors=ancestors)
 
     def select(self, rows: Tensor) -> Self:
-        """These rows of the state; in decoding on a CPU, the memory of the caches has room for the next token.
+        """These rows of the state; in decoding on a CPU, copied with room for one more token in the caches.
 
-        Such a state may be read only once, because reading it fills that room. Caches of fixed size are not copied:
-        only the index of ancestors changes.
+        The decoder may read such a copy only once, because it writes the next token into that room. Caches of fixed
+        size are not copied: only the index of ancestors changes.
         """
         if self.ancestors is not None:
             ancestors = self.ancestors.index_select(0, rows)
@@ -265,7 +265,9 @@ class TransformerDecoderConfig(CausalTransformerConfig):
     @model_validator(mode="after")
     def _layer_exists(self) -> Self:
         if self.attention_layer is not None and self.attention_layer > self.layers:
-            raise ValueError(f"attention_layer {self.attention_layer} must be one of the {self.layers} layers")
+            raise ValueError(
+                f"attention_layer is {self.attention_layer}: it must be between 1 and layers = {self.layers}"
+            )
         return self
 
 

@@ -1,4 +1,4 @@
-"""The named systems that translate: neural models, and the statistical models before them."""
+"""Translation systems by name: neural models, and the statistical models that preceded them."""
 
 from typing import Any
 

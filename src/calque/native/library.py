@@ -69,8 +69,8 @@ def compiled() -> Compiled:
 def compile_kernels(environment: Mapping[str, str] = os.environ) -> Compiled:
     """Compiles the kernels, or loads them from the cache folder if they were compiled before.
 
-    A library is a program, so the folder has mode 0700 and must belong to the user. Without such a folder, without a C
-    compiler or on another processor there is no library, and torch computes everything.
+    Loading a library runs its code, so the folder has mode 0700 and must belong to the user. Without such a folder,
+    without a C compiler or on an unsupported system there is no library, and torch computes everything.
     """
     if environment.get(SWITCH) == "0":
         return Compiled(None, f"off, because {SWITCH}=0")
@@ -101,10 +101,10 @@ def compile_kernels(environment: Mapping[str, str] = os.environ) -> Compiled:
 
 
 def build(folder: Path, command: Sequence[str], *, version: str) -> ctypes.CDLL:
-    """The library that the command compiles, from the folder if it is there.
+    """The kernels that `command` compiles, loaded from the folder if they were compiled before.
 
-    Its name has a digest of its content: an incomplete or changed file is compiled again. Several processes may do this
-    at the same time.
+    The file's name contains a digest of its content, so that an incomplete or modified file is detected and compiled
+    again. Several processes may call this at the same time.
     """
     key = _digest("\0".join((SOURCE.read_text(encoding="utf-8"), *command, version, _features(), torch.__version__)))
     for path in folder.glob(f"kernels-{key}-*.so"):
@@ -129,7 +129,7 @@ def build(folder: Path, command: Sequence[str], *, version: str) -> ctypes.CDLL:
 
 
 def load(path: Path) -> ctypes.CDLL:
-    """The library in a file, with the types of its functions."""
+    """The library in a file, with the argument and result types of its functions declared."""
     library = ctypes.CDLL(str(path))
     for name, (arguments, result) in _SIGNATURES.items():
         function = getattr(library, name)
@@ -138,7 +138,7 @@ def load(path: Path) -> ctypes.CDLL:
 
 
 def _is_sound(path: Path) -> bool:
-    """Whether a file is the user's own, can be written by no one else, and has the content that its name says."""
+    """Whether a library is the user's own, no one else can write to it, and its content has the digest in its name."""
     try:
         found = path.lstat()
         is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
@@ -148,7 +148,7 @@ def _is_sound(path: Path) -> bool:
 
 
 def _remove_old(folder: Path) -> None:
-    """Removes libraries that no process has loaded for a month, and what compilers that were killed have left."""
+    """Removes libraries that no process has loaded for a month, and folders left behind by interrupted compilations."""
     for pattern, age in (("kernels-*.so", UNUSED), ("tmp-*", 3600)):
         for path in folder.glob(pattern):
             with suppress(FileNotFoundError):  # another process has just removed it
@@ -157,9 +157,9 @@ def _remove_old(folder: Path) -> None:
 
 
 def _openmp(version: str) -> list[str]:
-    """The options for threads: with the OpenMP library that torch has loaded, since two of them slow each other down.
+    """The compiler options that link torch's own OpenMP library: two such libraries would slow each other down.
 
-    Empty if there is none, or for clang, which has another one.
+    Empty, so that kernels use one thread, if torch has no libgomp or the compiler is clang, which uses another library.
     """
     root = Path(torch.__file__).parent
     libraries = [*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")]
@@ -167,7 +167,7 @@ def _openmp(version: str) -> list[str]:
 
 
 def _features() -> str:
-    """The instructions of the processor, as the system lists them."""
+    """The processor's instruction-set extensions: the line `flags` of /proc/cpuinfo."""
     return next((line for line in _cpuinfo() if line.startswith("flags")), "")
 
 

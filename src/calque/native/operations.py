@@ -1,6 +1,6 @@
-"""Python functions for the kernels. All tensors are on the CPU, numbers are float32, and no gradients are computed.
+"""Python functions that call the kernels. Tensors are on the CPU, numbers are float32, and there are no gradients.
 
-C reads memory without looking, so every tensor is checked here first.
+The kernels do not check shapes or types, so every tensor is checked here first.
 
 Letters: M rows, I inputs, O outputs, N hypotheses, B sentences, H heads, G key-value heads, d head width, S source,
 P positions, V vocabulary, C best words, D width.
@@ -30,7 +30,7 @@ def is_usable(values: Tensor) -> bool:
 
 
 class _Product:
-    """W x + b for rows x."""
+    """The affine map W x + b, applied to each row x."""
 
     inputs: int
     outputs: int
@@ -68,7 +68,7 @@ class _Product:
         raise NotImplementedError
 
     def structure(self) -> "_RecurrentProduct":
-        """`recurrent_product` in kernels.c."""
+        """The addresses of weights and bias, as the C structure `recurrent_product`."""
         raise NotImplementedError
 
 
@@ -113,9 +113,9 @@ class Int8Product(_Product):
 
 
 def places_of(steps: Sequence[Tensor]) -> Tensor:
-    """[P,2]: the address of each tensor [·,2·G·d] and the distance between two of its rows, for `attend_steps`."""
+    """[P,2]: the address and the row stride of each tensor [·,2·G·d] of keys and values, for `attend_steps`."""
     if not all(_checked(step, step.shape).stride(-1) == 1 for step in steps):
-        raise ValueError("the numbers of each row must be adjacent in memory; call contiguous() first")
+        raise ValueError("the numbers in each row of a tensor must be adjacent in memory; call contiguous() first")
     return torch.tensor([(step.data_ptr(), step.stride(0)) for step in steps], dtype=torch.long).view(-1, 2)
 
 
@@ -124,8 +124,8 @@ def attend_steps(
 ) -> Tensor:
     """softmax(q·k/√d) v, the self-attention [N,H·d] of queries [N,H·d] over the tokens of each hypothesis.
 
-    `steps` has the keys and values [·,2·G·d] of each position P; `ancestors` [N,P], int32, says in which of their rows
-    the token of a hypothesis is. `places` are the `places_of` the steps; those of other tensors are computed again.
+    `steps` has one tensor [·,2·G·d] of keys and values per position, and `ancestors` [N,P], int32, the row in it that
+    belongs to each hypothesis. `places` is `places_of(steps)`; if it belongs to other tensors, it is computed again.
     """
     count, size, width = len(queries), len(steps), queries.shape[1] // heads
     ends = [step.data_ptr() for step in (steps[0], steps[-1])]
@@ -169,7 +169,7 @@ def attend_source(
     """softmax(scale · q·k) v, the attention [N,H·d'] of queries [N,H,d] over keys [B,G,S,d] and values [B,G,S,d'].
 
     With a vector v = `additive` [d], the score is v·tanh(q + k) instead. Query n attends to the first `lengths` [B]
-    positions of sentence `sentences[n]`. With one head, `weights` [N,S] gets the attention weights.
+    positions of sentence `sentences[n]`. With one head, the attention weights are written to `weights` [N,S].
     """
     (count, heads, width), (batch, groups, size, _), value_width = queries.shape, keys.shape, values.shape[3]
     queries = _checked(_adjacent(queries), queries.shape)
@@ -181,7 +181,7 @@ def attend_source(
     lengths = _checked(lengths.contiguous(), (batch,), dtype=torch.long)
     for vector, shape in ((additive, (width,)), (weights, (count, size))):
         if vector is not None and not _checked(vector, shape).is_contiguous():
-            raise ValueError("a vector for a kernel must be contiguous")
+            raise ValueError("the tensors `additive` and `weights` must be contiguous in memory")
     outputs = _empty(count, heads * value_width)
     _check_memory(
         _library().attend_source(
@@ -210,13 +210,16 @@ def attend_source(
 def best_words(logits: Tensor, *, count: int, end: int, among: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities [M,C] and ids [M,C] of the `count` best words, best first, and log-probabilities [M] of `end`.
 
-    Of equally likely words, the lower id comes first. With `among`, only the first words are compared; probabilities
-    are normalised over all words. If a row of the logits [M,V] has no finite maximum, its results are not-a-number.
+    Of equally likely words, the lower id comes first. With `among`, only the first `among` words are compared, but
+    probabilities are normalised over all. If a row of logits [M,V] has no finite maximum, its results are NaN.
     """
     rows, size = logits.shape
     logits, among = _checked(_adjacent(logits), logits.shape), size if among is None else among
     if not (count <= among <= size and 0 <= end < size):
-        raise ValueError(f"the best {count} of {among} words, and word {end}, of {size} words")
+        raise ValueError(
+            f"count {count}, among {among} and end {end} do not fit {size} words; "
+            f"expected count <= among <= {size} and 0 <= end < {size}"
+        )
     log_probs, words, ends = _empty(rows, count), _empty(rows, count, dtype=torch.long), _empty(rows)
     _check_memory(
         _library().best_words(
@@ -237,7 +240,7 @@ def best_words(logits: Tensor, *, count: int, end: int, among: int | None = None
 
 
 def lstm_cell(entering: Tensor, recurring: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """h and c [N,D] of an LSTM, given both contributions [N,4D] to its gates i f g o and the cell before [N,D]."""
+    """The next h and c [N,D] of an LSTM, given the contributions [N,4D] of input and h to its gates i f g o, and c."""
     parts = _gates(entering, recurring, cell, count=4)
     hidden, after = _empty(*cell.shape), _empty(*cell.shape)
     _library().lstm_cell(*_addresses(parts), *cell.shape, hidden.data_ptr(), after.data_ptr(), torch.get_num_threads())
@@ -245,23 +248,26 @@ def lstm_cell(entering: Tensor, recurring: Tensor, cell: Tensor) -> tuple[Tensor
 
 
 def gru_cell(entering: Tensor, recurring: Tensor, hidden: Tensor) -> Tensor:
-    """The next h [N,D] of a GRU, given both contributions [N,3D] to its gates r z n and the h before [N,D]."""
+    """The next h [N,D] of a GRU, given the contributions [N,3D] of input and h to its gates r z n, and h."""
     parts, after = _gates(entering, recurring, hidden, count=3), _empty(*hidden.shape)
     _library().gru_cell(*_addresses(parts), *hidden.shape, after.data_ptr(), torch.get_num_threads())
     return after
 
 
 def recurrent_layer(entering: Tensor, sizes: Sequence[int], product: _Product, *, cell: bool) -> tuple[Tensor, ...]:
-    """All states (h, c) [M,D] of an LSTM, if it has a `cell`, or (h,) of a GRU, from a state of zeros.
+    """All states of a recurrent layer that starts from zeros: (h, c) [M,D] of an LSTM (`cell`), or (h,) of a GRU.
 
-    Rows are packed: first the inputs' contributions to the gates [M,G·D] of the first position of all sentences, of
-    which there are `sizes[0]`, then those of the second position, and so on; sentences only ever end. `product`
-    multiplies with the recurrent weights.
+    Rows are packed as in torch's PackedSequence: the first `sizes[0]` rows are the first positions of all sentences,
+    the next `sizes[1]` the second positions, and so on; longer sentences come first. `entering` has the
+    contributions of the inputs to the gates, [M,4D] or [M,3D]; `product` multiplies with the recurrent weights.
     """
     width = product.inputs
     is_falling = all(before >= after for before, after in pairwise(sizes))
     if not is_falling or product.outputs != (4 if cell else 3) * width:
-        raise ValueError(f"sizes {sizes} or {product.outputs} gates do not fit a layer of width {width}")
+        raise ValueError(
+            f"found sizes {sizes} and {product.outputs} gate values for a recurrent layer of width {width}; "
+            "expected sizes that never increase, and 4 (LSTM) or 3 (GRU) gates of that width"
+        )
     entering = _checked(entering.contiguous(), (sum(sizes), product.outputs))
     starts = torch.tensor([0, *accumulate(sizes)])
     states = tuple(_empty(len(entering), width) for _ in range(2 if cell else 1))
@@ -281,7 +287,7 @@ def recurrent_layer(entering: Tensor, sizes: Sequence[int], product: _Product, *
 
 
 class _Strided(ctypes.Structure):
-    """`strided` in kernels.c."""
+    """The address and the strides of a tensor [B,G,S,d], as the C structure `strided` in kernels.c."""
 
     _fields_ = (
         ("start", ctypes.c_void_p),
@@ -296,7 +302,7 @@ class _Strided(ctypes.Structure):
 
 
 class _RecurrentProduct(ctypes.Structure):
-    """`recurrent_product` in kernels.c."""
+    """The C structure `recurrent_product` in kernels.c: the addresses of recurrent weights and bias."""
 
     _fields_ = (
         ("packed", ctypes.c_void_p),
@@ -313,12 +319,12 @@ def _library() -> Any:
 
 
 def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Memory for results, whatever torch's default type and device are."""
+    """Uninitialised memory on the CPU, whatever torch's default type and device are."""
     return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _checked(values: Tensor, shape: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The tensor itself if it has this shape and data type and is on the CPU."""
+    """The tensor itself if it has this shape and data type and is on the CPU; otherwise raises a ValueError."""
     if values.dtype != dtype or tuple(values.shape) != tuple(shape) or values.device.type != "cpu":
         raise ValueError(
             f"a kernel needs {dtype} of shape {tuple(shape)} on the CPU, "
@@ -328,14 +334,14 @@ def _checked(values: Tensor, shape: Sequence[int], *, dtype: torch.dtype = torch
 
 
 def _gates(entering: Tensor, recurring: Tensor, state: Tensor, *, count: int) -> list[Tensor]:
-    """The contributions [N,G·D] to the gates of a cell and its state [N,D], with adjacent numbers in each row."""
+    """The tensors [N,count·D], [N,count·D] and [N,D], checked, with the numbers of each row adjacent in memory."""
     rows, width = state.shape
     parts = ((entering, count * width), (recurring, count * width), (state, width))
     return [_checked(_adjacent(part), (rows, size)) for part, size in parts]
 
 
 def _addresses(parts: Sequence[Tensor]) -> list[int]:
-    """The address of each tensor and the distance between two of its rows; the caller keeps the tensors alive."""
+    """The address and the row stride of each tensor; the caller must keep the tensors alive."""
     return [number for part in parts for number in (part.data_ptr(), part.stride(0))]
 
 
@@ -344,12 +350,12 @@ def _pointer(values: Tensor | None) -> int | None:
 
 
 def _padded(outputs: int) -> int:
-    """The number of outputs, rounded up to whole panels."""
+    """The number of outputs, rounded up to a multiple of the panel, the number that a kernel computes at once."""
     return outputs + -outputs % _library().panel()  # type: ignore[no-any-return]
 
 
 def _with_zeros(values: Tensor, *, size: int) -> Tensor:
-    """A copy of values [O] with zeros up to a whole panel."""
+    """A copy of values [O], padded with zeros to `_padded` outputs."""
     return F.pad(_checked(values.detach().float(), (size,)), (0, _padded(size) - size)).clone()
 
 
@@ -360,4 +366,4 @@ def _adjacent(values: Tensor) -> Tensor:
 
 def _check_memory(failed: object) -> None:
     if failed:
-        raise MemoryError("not enough memory for the buffers of a kernel")
+        raise MemoryError("there is not enough memory for the buffers of a C kernel")

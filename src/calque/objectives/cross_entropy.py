@@ -25,7 +25,7 @@ class TokenLoss(NamedTuple):
 
 
 def loss_of(model: Model, output: Output, batch: PairBatch, *, smoothing: float) -> TokenLoss:
-    """The cross-entropy of all target tokens of a batch, and the additional losses of the decoder.
+    """The loss of a batch: the cross-entropy of all target tokens, plus the additional losses of the decoder.
 
     `output` is the decoder's output for the batch's target inputs, or for inputs that replace some of them.
     """

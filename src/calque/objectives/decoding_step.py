@@ -22,7 +22,7 @@ def decoding_step(model: DecoderModel, *, attention: bool = False) -> Step:
     """The step function of a translation model, for search: reads one token and predicts the next one.
 
     It returns the log-probabilities of the next token, and attention weights if requested. If they are not requested
-    and the model does not copy, it is a `BestStep`.
+    and the model has no copy mechanism, it is a `BestStep`, which can also return only the best tokens.
     """
 
     def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
@@ -98,7 +98,7 @@ class _ListedStep:
 
 
 def language_step(model: LanguageModel, *, start: int = BOS) -> Step:
-    """The step function of a language model, for search; the model reads `start` in place of the begin mark."""
+    """The step function of a language model, for search; `start` is the token that the model reads first."""
 
     def step(tokens: Tensor, state: Any, _context: Any) -> tuple[StepOutput, Any]:
         read, state = model.read(tokens.masked_fill(tokens == BOS, start)[:, None], state)

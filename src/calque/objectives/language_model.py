@@ -79,7 +79,7 @@ def running_loss(
     stride: int = 128,
     stop: Callable[[], None] | None = None,
 ) -> TextLoss:
-    """The loss of a running text [tokens], read after an end mark; the model must be in evaluation mode.
+    """The loss of a running text [tokens], read as if an end mark preceded it; the model must be in evaluation mode.
 
     A recurrent model reads chunks of `steps` tokens and carries its state through the whole text or, which is faster,
     through each of `rows` equal parts. A Transformer reads overlapping windows of `context` tokens, `rows` at a time,

@@ -84,7 +84,7 @@ def expected_risk(log_probs: Tensor, risks: Tensor, mask: Tensor, *, sharpness: 
 
 
 def sequence_log_probs(model: Model, context: Context, source: Tensor, candidates: Candidates) -> Tensor:
-    """[B,K], log P(y|x) of every candidate with its end mark; candidates share the memory of their sentence."""
+    """[B,K], log P(y|x) of every candidate with its end mark; candidates share the encoding of their sentence."""
     sentences, count, _ = candidates.inputs.shape
     rows = torch.arange(sentences, device=source.device).repeat_interleave(count)
     state = select_rows(model.start(context), rows)

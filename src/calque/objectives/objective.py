@@ -108,7 +108,7 @@ class Objective:
 
     @property
     def is_constant(self) -> bool:
-        """Whether every step computes the same function of the batch, on the device alone: plain cross-entropy."""
+        """Whether the objective is plain cross-entropy: the same function at every step, with no work on the host."""
         config = self.config
         is_plain = isinstance(config.method, CrossEntropyConfig) and config.guidance.weight == 0
         return is_plain and config.word_dropout == WordDropoutConfig()

@@ -45,11 +45,11 @@ def duplicated(batch: PairBatch) -> PairBatch:
 
 
 def r_drop_loss(model: Model, output: Output, batch: PairBatch, *, smoothing: float, alpha: float) -> TokenLoss:
-    """Half of the paper's loss, for the output of a duplicated batch:
+    """½ L, summed over target tokens, for the output of a duplicated batch, where L is the paper's loss:
 
         L = −log P₁(y|x) − log P₂(y|x) + α/2 (KL(P₁‖P₂) + KL(P₂‖P₁))   (§2.1)
 
-    summed over target tokens; with α = 0 it is the mean cross-entropy of the two passes.
+    With α = 0, ½ L is the mean cross-entropy of the two passes.
     """
     if isinstance(model.output, FullOutput) and not model.copies:
         return _from_logits(model, output, batch, smoothing=smoothing, alpha=alpha)

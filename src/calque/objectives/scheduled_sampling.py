@@ -20,7 +20,7 @@ Choice = Literal["sample", "best"]
 
 
 class InverseSigmoidConfig(Config):
-    """A probability of k / (k + exp(i / k)) at step i: near 1 at first, ½ at step k·ln k."""
+    """The decoder reads the reference word with probability k / (k + exp(i / k)) at step i; it is ½ at i = k·ln k."""
 
     kind: Literal["inverse-sigmoid"] = "inverse-sigmoid"
     k: float = Field(default=2000.0, ge=1)
@@ -28,7 +28,7 @@ class InverseSigmoidConfig(Config):
 
 
 class ExponentialConfig(Config):
-    """A probability of kⁱ at step i."""
+    """The decoder reads the reference word with probability kⁱ at step i."""
 
     kind: Literal["exponential"] = "exponential"
     k: float = Field(default=0.9999, gt=0, lt=1)
@@ -36,7 +36,7 @@ class ExponentialConfig(Config):
 
 
 class LinearConfig(Config):
-    """A probability of k − c·i at step i."""
+    """The decoder reads the reference word with probability k − c·i at step i."""
 
     kind: Literal["linear"] = "linear"
     k: float = Field(default=1.0, gt=0, le=1)

@@ -30,7 +30,7 @@ class Proposed(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How far search has come: the number of the next token, counted from 1, and the remaining rows."""
+    """The number of the next token, counted from 1, and the hypotheses that are still in the batch."""
 
     length: int
     rows: Tensor  # [N], indices among the initial rows
@@ -42,7 +42,7 @@ Propose = Callable[[Tensor, Any, Any, Position], Proposed]
 
 
 class PartialHypotheses(NamedTuple):
-    """The partial hypotheses of all unfinished sentences, one per row; some of them may be complete."""
+    """The hypotheses so far of all sentences in the batch, one per row; some of them may already be complete."""
 
     row: Tensor  # [N], the row among the initial N
     tokens: Tensor  # [N,t], padded with end marks after the first one
@@ -52,7 +52,7 @@ class PartialHypotheses(NamedTuple):
 
 
 def choosing(step: Step, choose: Choose, *, marks: Marks) -> Propose:
-    """A function that proposes the tokens that `choose` picks, given the log-probabilities of all allowed tokens."""
+    """A function that proposes next tokens: `choose` picks them, given the log-probabilities of all allowed tokens."""
 
     def propose(last: Tensor, state: Any, context: Any, position: Position) -> Proposed:
         output, state = step(last, state, context)

@@ -208,7 +208,7 @@ def start(limits: Limits, source_lengths: Tensor, *, memory: Any, nbest: int) ->
 def _advance(
     batch: BatchState, output: StepOutput, *, expansion: Expansion, goal: Goal, marks: Marks, length: int
 ) -> Advanced:
-    """The search state after token number `length` has been appended to all live hypotheses."""
+    """The result of a step of beam search that appends token number `length` to all live hypotheses."""
     live = batch.live
     log_probs = output.log_probs.view(*live.log_probs.shape, -1)
     allowed = forbid(log_probs, marks=marks, length=length, limits=batch.limits)
@@ -219,7 +219,7 @@ def _advance(
 
 
 def conclude(batch: BatchState, extended: Extended, *, goal: Goal, prunes: bool, length: int) -> Advanced:
-    """The search state after live hypotheses have been extended by token number `length`."""
+    """The result of a step, given the extended hypotheses: scores those that end, drops those that cannot win."""
     ended = extended.ended
     scores = goal.score.finished(ended.log_probs, length=length, covered=ended.covered, lengths=batch.lengths)
     finished = _merge(batch.finished, ended, scores=scores, length=length)
@@ -275,10 +275,10 @@ def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> F
 def results_of(
     batch: BatchState, previous: Live, done: Tensor, *, missing_phrase: Tensor | None, goal: Goal, length: int
 ) -> dict[int, list[Hypothesis]]:
-    """The results of sentences whose search is done, by index in the initial batch.
+    """The n best hypotheses of each sentence whose search is done, by the sentence's index in the initial batch.
 
-    `previous` are the hypotheses that were live before token number `length`. If `length` is the maximum, they are
-    returned too, flagged `cut`.
+    `previous` are the hypotheses that were live before token number `length`. If `length` is the maximum, they
+    follow the finished hypotheses, flagged `cut`.
     """
     results = {}
     for row in done.nonzero().squeeze(1).tolist():

@@ -13,7 +13,7 @@ from calque.search.step import Step, StepOutput
 
 
 class Constraint(Protocol):
-    """A rule for the next token. Like a model's, its state is a tree of tensors with one row per hypothesis."""
+    """A rule for the next token. Its state, like that of a model, is a tree of tensors with one row per hypothesis."""
 
     def start(self, sentences: int, *, device: torch.device) -> Any:
         """The state before the first token, one row per sentence."""

@@ -107,8 +107,8 @@ def prefix_beam_search(
 class _Node:
     """A prefix as a node of a trie: its last token, and the prefix before it.
 
-    While a prefix is in the trie, it has only one node. So nodes are compared and hashed by identity, and a position
-    costs the same however long the prefixes are. Nodes are ordered lexicographically by their tokens.
+    While a prefix is in the trie, it has only one node. So nodes are compared and hashed by identity, and the time per
+    position does not depend on the length of the prefixes. Nodes are ordered lexicographically by their tokens.
     """
 
     __slots__ = ("children", "length", "parent", "token")
@@ -202,7 +202,7 @@ class _Language:
                 del known[node]
 
     def _total(self, node: _Node) -> float:
-        """The language model's log-probability of a prefix that it has read, or that is one token longer."""
+        """The language model's log-probability of a prefix that it has read, or of such a prefix plus one token."""
         if node in self._totals or node.parent is None:
             return self._totals[node]
         return self._totals[node.parent] + self._next[node.parent][node.token]

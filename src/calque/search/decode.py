@@ -201,7 +201,10 @@ def _expansion(search: SearchConfig, rules: Rules) -> Expansion:
 
 
 def _is_plain(search: SearchConfig, rules: Rules, hooks: Hooks) -> bool:
-    """Whether the fast beam search can be used: not with constraints, whose step function is not a `BestStep`."""
+    """Whether the fast beam search supports these settings and rules.
+
+    Constraints on the next token are not checked here: their step function is no `BestStep`, which it needs anyway.
+    """
     return search.groups == 1 and not search.coverage and not any(rules.required) and hooks.observer is None
 
 

@@ -31,8 +31,7 @@ def fast_beam_search(
 ) -> list[list[Hypothesis]]:
     """The result of `beam_search` with the expansion `BestK(beams)` and a score that needs no coverage.
 
-    If two candidates of one hypothesis become equal only when its log-probability is added, the order of the two may
-    differ from that of `beam_search`.
+    Candidates whose log-probabilities are equal only after rounding may be ordered differently than in `beam_search`.
     """
     batch = start(limits, source_lengths, memory=None, nbest=goal.nbest)
     slots: Slots | None = None
@@ -96,7 +95,7 @@ def _extend(batch: BatchState, best: Best, *, slots: Slots | None, beams: int, m
 
 
 def _parent_rows(parents: Tensor, left: Tensor, *, slots: Slots | None, width: int) -> Tensor:
-    """The row of the state that each remaining hypothesis extends; `parents` [B,K] are slots of the last step."""
+    """The row of the model's state that each remaining hypothesis continues; `parents` [B,K] are previous slots."""
     sentence = torch.arange(len(parents), device=parents.device)[:, None]
     flat = (sentence * width + parents).flatten()[left]
     if slots is None:

@@ -146,7 +146,7 @@ def fixed_beam_step(step: BestStep, beams: Beams, batch: Batch, *, plan: Plan) -
 
 
 def reference_update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams, Tensor]:
-    """The search state after a token, given the best tokens of all hypotheses, and the rows [N] that they extend."""
+    """The search state after one more token, given the best tokens, and the row [N] of each hypothesis's parent."""
     width, score, marks = plan.beams, plan.score, plan.marks
     column = beams.length[:1].long()
     length = column + 1
@@ -194,7 +194,7 @@ def _candidates(beams: Beams, batch: Batch, best: Best, *, plan: Plan, length: T
 
 
 def _of_rows(parts: Any, width: int) -> Any:
-    """The tensors [B] with each value repeated for the K hypotheses of its sentence, [N]."""
+    """The tuple of tensors [B] as one of tensors [N]: each value is repeated for the K hypotheses of its sentence."""
     return type(parts)(*(part[:, None].expand(-1, width).flatten() for part in parts))
 
 
@@ -206,7 +206,7 @@ def _merged(ends: Ends, added: Ends) -> Ends:
 
 
 def moved(beams: Beams, batch: Batch, sentences: Tensor, *, size: int) -> tuple[Beams, Batch]:
-    """The search state of these sentences alone, with room for `size` tokens."""
+    """The search state and the batch, reduced to the given `sentences` (rows), with room for `size` tokens."""
     width, extra = beams.live.shape[1], size - beams.tokens.shape[2]
     rows = (sentences[:, None] * width + torch.arange(width, device=sentences.device)).flatten()
     of_sentences = select_rows(beams._replace(last=beams.length, state=None), sentences)  # both have rows: see below
@@ -220,7 +220,7 @@ def moved(beams: Beams, batch: Batch, sentences: Tensor, *, size: int) -> tuple[
 
 
 def results_of_done(beams: Beams, batch: Batch, *, plan: Plan) -> dict[int, list[Hypothesis]]:
-    """The results of the sentences that are done, by their indices in the initial batch."""
+    """The n best hypotheses of each sentence that is done, by the sentence's index in the initial batch."""
     rows = beams.done.nonzero().squeeze(1)
     needed = (beams.tokens, beams.parents, beams.ends, beams.cut, batch.sentence, batch.lengths)
     tokens, parents, ends, cut, sentence, lengths = map_rows(Tensor.cpu, select_rows(needed, rows))

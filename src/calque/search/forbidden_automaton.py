@@ -66,7 +66,7 @@ class ForbiddenAutomaton:
 
     @cached_property
     def closing(self) -> dict[str, list[int]]:
-        """For each forbidden word, the tokens that can complete it if they are the last of a text."""
+        """For each forbidden word, the tokens that can complete it when the text ends right after them."""
         by_suffix: dict[str, list[str]] = {}  # the words with each suffix
         for word in self.words:
             for place in range(len(word)):
@@ -81,7 +81,7 @@ class ForbiddenAutomaton:
 
     @cached_property
     def ends(self) -> list[int]:
-        """The tokens that end the word before them if they are the last of a text: they start with a word boundary."""
+        """The tokens that, at the end of a text, end the word before them: they start with a word boundary."""
         return [
             token
             for token, decoded in enumerate(self.decoded)
@@ -91,9 +91,9 @@ class ForbiddenAutomaton:
     def suffix(self, before: Suffix, surface: bytes) -> Suffix:
         """The shortest suffix of the text with `surface` appended that determines which tokens may follow.
 
-        Law: `after` and `after_last` return the same for the suffix and for the whole text. The suffix starts where the
-        first incomplete word could start, preceded by a placeholder for a letter or a boundary unless it is the whole
-        text.
+        Law: `after` and `after_last` return the same for the suffix and for the whole text. The suffix starts at
+        the first place where an unfinished forbidden word could start. Unless it is the whole text, a placeholder says
+        whether a letter or a boundary precedes it.
         """
         added = decode_bytes(before.pending, surface)
         text = before.text + added.text
@@ -158,7 +158,7 @@ class ForbiddenAutomaton:
         return (token for token in tokens if self._completes(before, self.surfaces[token], (word,)))
 
     def _spelling(self, before: Suffix, word: str, tokens: Sequence[int]) -> Iterator[int]:
-        """The tokens after which the text would contain the word if it ended there."""
+        """Those of `tokens` after which the text would newly contain the word if it ended there."""
         for token in tokens:
             added = decode_bytes(before.pending, self.surfaces[token])
             text = close(Suffix(before.text + added.text, added.pending))
@@ -167,7 +167,7 @@ class ForbiddenAutomaton:
                 yield token
 
     def _can_start(self, text: str, place: int) -> bool:
-        """Whether an incomplete word may start at this place and reach the end of the text."""
+        """Whether the text from this place to its end may be the beginning of a forbidden word."""
         rest = text[place:]
         return rest in self.prefixes[False] or (rest in self.prefixes[True] and _is_word_start(text, place))
 

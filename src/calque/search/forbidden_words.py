@@ -27,8 +27,8 @@ class Forbidden:
 
     Words are matched against the text that the tokens spell, so that no other segmentation evades the constraint. Only
     the suffix of the text that determines the banned tokens is kept. Distinct suffixes are few, as usually no forbidden
-    word has started, and the banned tokens are computed once per suffix. `spellings` are the forbidden words as the
-    surfaces of tokens spell them, if that differs from the text of a translation.
+    word has started, and the banned tokens are computed once per suffix. `spellings` are the strings to
+    find in the concatenated surfaces of tokens, if they differ from the forbidden words in a translation's text.
     """
 
     def __init__(

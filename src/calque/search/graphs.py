@@ -25,10 +25,10 @@ class Captured(NamedTuple):
 
 
 class Graphs:
-    """Captures a graph of a function when a shape is first met, and replays it from then on.
+    """Captures a CUDA graph of a function when input shapes first occur, and replays it whenever they occur again.
 
-    The model's weights must not change, nor move in memory. Only one search may run at a time, as all batches of a
-    shape use the same tensors.
+    The model's weights must not change, nor move in memory. Only one search may run at a time, as all batches of the
+    same shapes use the same tensors.
     """
 
     def __init__(self) -> None:
@@ -40,14 +40,14 @@ class Graphs:
         return len(self._captured)
 
     def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Tensor) -> Tree:
-        """The result of a function of tensors; the next call with the same shapes overwrites its tensors."""
+        """The result of `function(*inputs)`; the next call with the same key and shapes overwrites its tensors."""
         captured = self._find(key, inputs, lambda static: function(*static))
         _copy(inputs, to=captured.inputs)
         captured.graph.replay()
         return captured.outputs  # type: ignore[no-any-return]
 
     def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> Beams:
-        """The search state after several steps of `fixed_beam_search`; the next call overwrites its tensors."""
+        """The search state after several steps of `fixed_beam_search`; the next call overwrites the state's tensors."""
 
         def steps(static: tuple[Beams, Batch]) -> None:
             _copy(run_plainly(advance, None, *static), to=static[0])

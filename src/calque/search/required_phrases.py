@@ -55,7 +55,7 @@ class Required:
 
     `follows` [V] or [B,V] marks tokens that may follow a phrase, i.e. do not continue its last word. `opens`, of the
     same shape, marks tokens after which a phrase may start whatever its first token is; elsewhere a phrase may start
-    only if its first token is marked in `follows`. Tokens beyond V are whole words.
+    only if its first token is marked in `follows`. Tokens with ids beyond V, such as copied words, are whole words.
     """
 
     prunes = False
@@ -229,9 +229,9 @@ def _forbid(totals: Tensor, phrases: Phrases, *, end: int) -> Tensor:
 
 
 def _deduplicate(values: Tensor, indices: Tensor, *, is_token: Tensor) -> tuple[Tensor, Tensor]:
-    """Values at indices [B,C] into [B,K·V], best first; duplicates and indices that are not tokens become −∞.
+    """The values at `indices` [B,C] into [B,K·V], best first, and the indices in this order.
 
-    Ties go to the lower index.
+    Duplicates, and entries for which `is_token` [B,C] is false, get −∞. Ties go to the lower index.
     """
     indices, order = torch.where(is_token, indices, values.shape[1]).sort(dim=1)
     is_duplicate = torch.nn.functional.pad(indices[:, 1:] == indices[:, :-1], (1, 0))

@@ -16,7 +16,7 @@ Length = int | Tensor
 
 
 class SentenceLengths(NamedTuple):
-    """Source lengths and maximum target lengths, which length normalisation and its bounds need; with end marks."""
+    """Source lengths and maximum target lengths, both counting end marks, for length normalisation and its bounds."""
 
     source_lengths: Tensor  # [B]
     maximum: Tensor  # [B], the maximum number of target tokens

@@ -177,8 +177,8 @@ def _keys(chunk: Chunk, source: Column, target: Column, *, empty: int, targets: 
 def _distinct(keys: Array) -> tuple[Array, Array]:
     """The distinct keys, ascending, and the index of each key in them.
 
-    Keys are sorted together with their positions, in one number if 63 bits hold both: sorting numbers takes half as
-    long as sorting their indices.
+    If 63 bits hold both, each key and its position are packed into one number: sorting these numbers takes half as long
+    as an argsort of the keys.
     """
     bits = len(keys).bit_length()
     if int(keys.max()) >> (63 - bits):

@@ -46,7 +46,7 @@ class HiddenMarkovModel(NamedTuple):
         return Transitions((1 - self.empty) * self.jumps.matrix(words), self.empty)
 
     def align(self, lexical: Floats) -> Array:
-        """The index [B,J], or −1, of each target word's most likely source word, given probabilities [J,B,1+I]."""
+        """The source index [B,J] of each target word in the best alignment (−1: empty word), given t(f|e) [J,B,1+I]."""
         _, pairs, width = lexical.shape
         transitions, step = self.transitions(width - 1), max(1, VITERBI_CELLS // width**2)
         parts = [lexical[:, first : first + step] for first in range(0, pairs, step)]

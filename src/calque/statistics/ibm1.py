@@ -40,7 +40,7 @@ class TranslationModel(NamedTuple):
     """t(target | source) of each entry of the corpus."""
 
     def align(self, lexical: Floats) -> Array:
-        """The index [B,J], or −1, of each target word's most likely source word, given probabilities [J,B,1+I]."""
+        """The index [B,J] of each target word's most likely source word (−1: empty word), given t(f|e) [J,B,1+I]."""
         return most_likely_alignments(lexical)
 
 

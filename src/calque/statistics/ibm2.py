@@ -31,7 +31,7 @@ class DiagonalModel(NamedTuple):
         return np.pad((1 - self.empty) * self.diagonal.matrix(shape), ((0, 0), (1, 0)), constant_values=self.empty)
 
     def align(self, lexical: Floats) -> Array:
-        """The most likely source position [B,J] of each target word (−1: the empty word), given t(f|e) [J,B,1+I]."""
+        """The index [B,J] of each target word's most likely source word (−1: empty word), given t(f|e) [J,B,1+I]."""
         targets, _, width = lexical.shape
         return most_likely_alignments(lexical * self.prior((width - 1, targets))[:, None])
 

@@ -25,7 +25,7 @@ class Jumps(NamedTuple):
 
     @classmethod
     def uniform(cls, longest: int, *, smoothing: float) -> "Jumps":
-        """All jumps equally likely, in sentences of at most `longest` source words."""
+        """Jumps that are all equally likely, for sentences of at most `longest` source words."""
         return cls(np.ones(2 * longest + 1), smoothing)
 
     @property
@@ -53,11 +53,12 @@ class Jumps(NamedTuple):
     def reestimated(self, counts: dict[int, Floats]) -> "Jumps":
         """The weights of the next iteration, given the expected number of jumps [1+I,I] from i' to i for each I.
 
-        The counts N(d) of the jumps that α does not explain have the log-likelihood
+        N(d) and M(i',I) are the expected numbers of jumps of width d, and of jumps from i' in a source of I words; the
+        share of each jump that the uniform distribution explains is not counted. Their log-likelihood
 
             Q(s) = Σ_d N(d) log s(d) − Σ_{i',I} M(i',I) log Z(i',I),     Z(i',I) = Σ_{k=1..I} s(k − i')
 
-        which N(d) alone does not maximise: a sentence allows only some widths. Q never falls under (Hunter 2004)
+        is not maximised by s = N, as a sentence allows only some widths. It never falls under (Hunter 2004)
 
             s(d) ← N(d) / Σ_{(i',I) that allow d} M(i',I) / Z(i',I)
         """
@@ -76,7 +77,7 @@ class Jumps(NamedTuple):
         return jumps
 
     def _step(self, by_width: Floats, leaving: dict[int, Floats]) -> "Jumps":
-        """One update of the jump weights in `reestimated`, which defines N(d) (`by_width`) and M(i',I) (`leaving`)."""
+        """One update of the weights s, given N(d) (`by_width`) and M(i',I) (`leaving`); see `reestimated`."""
         expected = np.zeros_like(self.weights)  # Σ M / Z over the positions that allow a width
         for words, totals in leaving.items():
             normalisers = self._windows(words).sum(axis=1)

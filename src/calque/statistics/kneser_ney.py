@@ -46,7 +46,7 @@ def kneser_ney(counts: NgramCounts, *, never: Sequence[int], prune: Sequence[int
 
     The words `never` (padding, the begin mark) are not predicted: they have probability 10⁻⁹⁹.
 
-    `prune` lists a threshold per order from 2 on: n-grams that do not occur more often are dropped. The last threshold
+    `prune` lists a threshold per order from 2 on: n-grams that occur at most that often are dropped. The last threshold
     holds for all higher orders. Discounts and counts are those before pruning, and the probability mass of dropped
     n-grams is added to γ.
     """
@@ -61,8 +61,8 @@ def kneser_ney(counts: NgramCounts, *, never: Sequence[int], prune: Sequence[int
     estimated = [discounts_of(of_order) for of_order in adjusted]
     few = [f"{length}-grams" for length, discounts in enumerate(estimated, start=1) if discounts is None]
     remarks = [
-        f"too few different counts of {', '.join(few)} to estimate discounts; KenLM's fallback ({FALLBACK.one}, "
-        f"{FALLBACK.two}, {FALLBACK.more}) is used"
+        f"there are too few different counts of {', '.join(few)} to estimate discounts; KenLM's fallback "
+        f"({FALLBACK.one}, {FALLBACK.two}, {FALLBACK.more}) is used"
     ] * bool(few)
     discounts = [FALLBACK if of_order is None else of_order for of_order in estimated]
 

@@ -89,7 +89,7 @@ def count_ngrams(
             progress(f"counting {length}-grams")
 
         def chunks(length: int = length) -> Iterator[tuple[slice, Integers]]:
-            """The keys of n-grams of this length that start in each part of the text; −1 where there is none."""
+            """Yields each part of the text, and the keys of the n-grams that start at its positions; −1 for none."""
             for start in range(0, len(tokens) - length + 1, chunk):
                 part = slice(start, min(start + chunk, len(tokens) - length + 1))
                 last = slice(part.start + length - 1, part.stop + length - 1)
@@ -111,7 +111,7 @@ def count_ngrams(
 
 
 def _suffixes(counts: NgramCounts, keys: Integers) -> Integers:
-    """For each n-gram of the next order, the row, one order below, of the n-gram without its first word.
+    """For each n-gram of the next order, the row of its suffix (all words but the first) in the order below.
 
     `keys` are the keys of the next order; `counts` has all orders below it. The suffix of (prefix, word) is
     (suffix of prefix, word).

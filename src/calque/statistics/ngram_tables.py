@@ -2,8 +2,8 @@
 
     p(w | h) = p(h w) if the n-gram h w is in the table, else b(h) · p(w | h′), where h′ is h without its first word
 
-b(h) is 1 for a history that is not in the table. Logarithms in the tables are to base 10, as in ARPA files, which
-single precision then represents exactly. Letters: V vocabulary, R rows of an order (see `ngram_counts`).
+b(h) is 1 for a history that is not in the table. Logarithms in the tables are to base 10, as in ARPA files, so that
+reading and writing such files needs no conversion. Letters: V vocabulary, R rows of an order (see `ngram_counts`).
 """
 
 from collections.abc import Sequence

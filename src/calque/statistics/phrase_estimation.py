@@ -56,11 +56,11 @@ def estimate_phrases(
     say: Callable[[str], None] = lambda _: None,
     observer: Observer = SILENT,
 ) -> Estimated:
-    """Aligns the words of a corpus, extracts its phrases or builds a dictionary, and counts n-grams of the target."""
+    """The phrase table (or dictionary of words) and the language model that are estimated from a parallel corpus."""
     alignment = AlignmentSettings(settings.alignment)
     forward = align_words(source, target, settings=alignment, observer=observer)
     backward = align_words(target, source, settings=alignment, observer=observer)
-    say(f"aligned {forward.pairs:,} pairs with {settings.alignment.upper()} in both directions")
+    say(f"word alignment: {forward.pairs:,} sentence pairs, with {settings.alignment.upper()} in both directions")
     if settings.units == "words":
         table = word_table(
             forward.lexicon,

@@ -2,8 +2,8 @@
 
     score(e, d | f) = Σₘ λₘ hₘ(e, d, f)
 
-for a derivation d: a sequence of phrase pairs that covers each source word once, in the order of the target. The
-features hₘ are named sums over its phrases; the weights λₘ are tuned.
+for a derivation d: a sequence of phrase pairs that covers each source word once, in the order of the target. Each
+feature hₘ has a name and is a sum over the phrases of d; the weights λₘ are tuned.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -92,7 +92,7 @@ class PhraseModel(NamedTuple):
         return (*self.table.names, PHRASES, WORDS, DISTORTION, *language, *orientations, UNKNOWN)
 
     def vector(self) -> Floats:
-        """The weights in the order of `features`; those that are not given are 0."""
+        """The weights in the order of `features`; a missing one is 0, or UNKNOWN_WEIGHT for the feature `unknown`."""
         weights = {UNKNOWN: UNKNOWN_WEIGHT, **self.weights}
         return np.array([weights.get(name, 0.0) for name in self.features])
 
@@ -154,8 +154,8 @@ def orientation(previous: Option | None, start: int, stop: int) -> int:
 def span_future(options: Mapping[tuple[int, int], Sequence[Option]], *, length: int) -> list[list[float]]:
     """future[i][j]: the estimated best score of translating the source words from i to before j.
 
-    The span is divided into phrases in the best way, each with its best estimate. Distortion, and the words before a
-    phrase, are ignored (Koehn et al. 2003, §3).
+    The span is divided into phrases in the best way, each with its best estimate. Distortion, and the language model's
+    context before each phrase, are ignored (Koehn et al. 2003, §3).
     """
     future = [[-np.inf] * (length + 1) for _ in range(length + 1)]
     for (start, stop), span in options.items():

@@ -11,7 +11,7 @@ from calque.statistics.phrase_extraction import AlignedCorpus, Occurrences
 
 
 def relative_frequencies(given: Array, counts: Array) -> Floats:
-    """log φ(ē | f̄) = log c(f̄, ē) / Σ_ē' c(f̄, ē') of each pair, given the index of its phrase f̄."""
+    """log φ(ē | f̄) of each phrase pair, with φ(ē | f̄) = c(f̄, ē) / Σ_ē' c(f̄, ē'); `given` is the index of its f̄."""
     totals = np.bincount(given, weights=counts)
     frequencies: Floats = np.log(counts / totals[given])
     return frequencies
@@ -69,7 +69,7 @@ def word_weights(corpus: AlignedCorpus) -> Floats:
 
 
 def lexical_weights(weights: Floats, starts: Array, lengths: Array, *, pairs: Array, count: int) -> Floats:
-    """log lex(ē | f̄, a) of each of `count` phrase pairs: the sum over the words of ē, for the best of its alignments.
+    """log lex(ē | f̄, a) of each of `count` phrase pairs: the sum over the words of ē, for the best alignment found.
 
     All links of a word of ē lie inside a consistent phrase pair, so `weights`, from `word_weights`, hold for every
     phrase that the word occurs in. `pairs` numbers the phrase pair of each occurrence.
@@ -83,9 +83,9 @@ def lexical_weights(weights: Floats, starts: Array, lengths: Array, *, pairs: Ar
 def orientation_counts(corpus: AlignedCorpus, occurrences: Occurrences, *, pairs: Array, count: int) -> Floats:
     """How often each of `count` phrase pairs is monotone, swapped or discontinuous: [count,6].
 
-    The first three columns compare it with the target words before it, the last three with those after it (Koehn et
-    al. 2005; the word-based orientations of Moses). It is *monotone* if the target word before it is linked to the
-    source word before it, *swapped* if to the source word after it, and else *discontinuous*.
+    Columns 0–2 are relative to the target word before the phrase: it is *monotone* if that word is linked to the source
+    word before the phrase, *swapped* if to the source word after it, and else *discontinuous*. Columns 3–5 are the same
+    with "before" and "after" exchanged (Koehn et al. 2005; the word-based orientations of Moses).
     """
     source, target = occurrences.source, occurrences.target
     source_end, target_end = source + occurrences.source_length, target + occurrences.target_length
@@ -106,7 +106,7 @@ def orientation_counts(corpus: AlignedCorpus, occurrences: Occurrences, *, pairs
 
 
 def orientation_scores(counts: Floats, *, smoothing: float = 0.5) -> Floats:
-    """log p(o | f̄, ē) = log (σ p(o) + c(o)) / (σ + Σ c) of each orientation o, given `orientation_counts`.
+    """log p(o | f̄, ē) for `orientation_counts`, where p(o | f̄, ē) = (σ p(o) + c(o)) / (σ + Σ c) for orientation o.
 
     σ is `smoothing`, c(o) are the counts of the phrase pair, and p(o) is the share of o in the counts of all pairs.
     """

@@ -173,7 +173,10 @@ def _table(
     by: int,
     limit: int | None,
 ) -> PhraseTable:
-    """The table of these pairs of nodes, sorted by source phrase and by the column `by`; at most `limit` per phrase."""
+    """The phrase table of pairs of trie nodes (`sources`, `targets`), at most `limit` per source phrase.
+
+    Entries are sorted by source phrase, then by the column `by` of `scores`, best first.
+    """
     order = np.lexsort((targets, -scores[:, by], sources))
     if limit is not None:
         starts = np.searchsorted(sources[order], sources[order])

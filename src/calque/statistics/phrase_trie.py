@@ -12,9 +12,10 @@ ROOT = 0
 
 
 class PhraseTrie(NamedTuple):
-    """A trie: the node of a phrase is found by the node of its prefix and its last word; node 0 is the empty phrase.
+    """A trie of phrases (sequences of word ids) as a sorted array of keys. Node 0 is the empty phrase.
 
-    Node n > 0 has the key `parent · size + word` in `keys[n - 1]`. Parents have smaller numbers than their children.
+    Node n > 0 extends the phrase of its parent node by one word. Its key, `keys[n - 1]`, is `parent · size + word`,
+    where `size` is the size of the vocabulary. Parents have smaller numbers than their children.
 
     >>> trie.words(trie.spans(ids, maximum=7)[1, 4]) == tuple(ids[4:6])
     True
@@ -29,7 +30,7 @@ class PhraseTrie(NamedTuple):
         return len(self.keys) + 1
 
     def children(self, parents: Array, words: Array) -> Array:
-        """The nodes of phrases that extend `parents` by one word each; NONE where there is none."""
+        """The nodes of the phrases of `parents`, each extended by one of `words`; NONE if not in the trie."""
         wanted = parents.astype(np.int64) * self.size + words
         if not len(self.keys):
             return np.full(len(wanted), NONE)
@@ -38,7 +39,10 @@ class PhraseTrie(NamedTuple):
         return np.where(is_found, places + 1, NONE)
 
     def spans(self, ids: Array, *, maximum: int) -> Array:
-        """The nodes [maximum,N] of all spans of a sentence: row n − 1 has the spans of n words, by their first word."""
+        """The nodes [maximum,N] of all spans of a sentence of N words: [n − 1, i] is the span of n words from word i.
+
+        Spans that are not in the trie, or would go beyond the sentence, have the node NONE.
+        """
         ids = ids.astype(np.int64)
         nodes = np.full((maximum, len(ids)), NONE, dtype=np.int64)
         current = np.full(len(ids), ROOT)
@@ -67,7 +71,7 @@ class PhraseTrie(NamedTuple):
         return lengths
 
     def pruned(self, used: Array) -> tuple["PhraseTrie", Array]:
-        """The trie of the used nodes and their prefixes, and the new number of each node; NONE for those left out."""
+        """The trie of the nodes `used` and their prefixes, and the new number of each node, NONE if it is removed."""
         parents = np.concatenate([[ROOT], self.keys // self.size])
         is_kept = np.zeros(self.nodes, dtype=bool)
         is_kept[used] = is_kept[ROOT] = True
@@ -84,8 +88,9 @@ class PhraseTrie(NamedTuple):
 def corpus_spans(ids: Array, remaining: Array, *, size: int, maximum: int) -> tuple[PhraseTrie, Array]:
     """The trie of all phrases of up to `maximum` words in a corpus, and the nodes [maximum,N] of its spans.
 
-    `ids` are the words of all sentences, and `remaining` the number of words from each one to the end of its sentence;
-    a span that would leave its sentence has the node NONE.
+    `ids` are the N words of all sentences, and `remaining` is the number of words from each one to the end of its
+    sentence. `size` is that of the vocabulary. [n − 1, i] is the node of the span of n words that begins at word i, or
+    NONE if the span would go beyond its sentence.
     """
     ids = ids.astype(np.int64)
     keys: list[Array] = []

@@ -16,14 +16,14 @@ TRIED = 5  # derivations looked at for each different translation of an n-best l
 
 
 class Measure(Protocol):
-    """A corpus metric that is computed from sums of segment statistics, and its references."""
+    """A corpus metric with its references, computed from statistics summed over sentences, as BLEU is."""
 
     def statistics(self, hypotheses: Sequence[str]) -> Any:
-        """The statistics [S,K] of one hypothesis per reference."""
+        """The K statistics of each of S hypotheses [S,K]: one hypothesis per reference."""
         ...
 
     def scores(self, sums: Any) -> Any:
-        """The corpus scores [R] of sums of statistics [R,K]; higher is better."""
+        """The corpus scores [R] for R different sums of statistics [R,K]; higher is better."""
         ...
 
 
@@ -102,7 +102,7 @@ class Tuner:
         return best[1]
 
     def _collect(self, model: PhraseModel) -> tuple[list[str], int]:
-        """Adds the n-best lists of all sentences; returns the best translations and the number of new candidates."""
+        """Adds n-best lists to the candidates; returns each sentence's best translation and the number added."""
         decoder = StackDecoder(model, self.search)
         firsts, added = [], 0
         for number, ids in enumerate(self.sources):
@@ -128,7 +128,7 @@ class Tuner:
         return firsts, added
 
     def _measure_new(self) -> None:
-        """Computes the statistics of texts that have none yet, one text per sentence at a time."""
+        """Computes the metric's statistics for new candidates, in rounds of one candidate per sentence."""
         waiting = [
             list(dict.fromkeys(text for text in texts.values() if text not in known))
             for texts, known in zip(self._texts, self._statistics, strict=True)
@@ -146,7 +146,7 @@ class Tuner:
         return float(self.measure.scores(np.sum(rows, axis=0, keepdims=True))[0])
 
     def _optimise(self, starts: list[Floats], *, tuned: Array, scale: float, random: np.random.Generator) -> Optimum:
-        """The best weights that MERT finds from the given and from random starts."""
+        """The best weights that MERT finds from `starts` and random starting points, scaled to Σ|w| = `scale`."""
         candidates = pad_candidates(
             [np.array(list(features.values())) for features in self._features],
             [

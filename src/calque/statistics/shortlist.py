@@ -36,7 +36,10 @@ class Shortlist(NamedTuple):
         return len(self.offsets) - 1
 
     def own(self, source: Sequence[int], *, further: Sequence[int] = ()) -> Array:
-        """The translations of a sentence's pieces, and `further` pieces, without frequent ones; in ascending order."""
+        """The target ids that a source sentence adds to the frequent ones, in ascending order.
+
+        These are the likely translations of its pieces, and the `further` target ids.
+        """
         rows = [self.targets[self.offsets[id] : self.offsets[id + 1]] for id in set(source)]
         if further:
             rows.append(np.setdiff1d(np.array(further, dtype=np.int32), self.frequent))
@@ -72,9 +75,10 @@ def build_shortlist(
 
 
 def _frequent_and_sample(counts: NDArray[np.float64], *, frequent: int) -> tuple[Array, Array]:
-    """The pieces with the largest counts, with the end mark and the unknown piece, and a sample of the others.
+    """The ids of the `frequent` most frequent pieces, and a sample of the other ids.
 
-    Ties go to the lower id. Pieces that do not occur are never frequent.
+    The frequent ids always include the end mark and the unknown piece. Ties go to the lower id. No other piece with a
+    count of 0 is frequent. The sample is evenly spaced when ids are ordered by frequency.
     """
     order = np.argsort(-counts, kind="stable")
     shared = np.union1d(order[: min(frequent, np.count_nonzero(counts))], [EOS, UNK])

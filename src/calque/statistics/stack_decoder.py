@@ -72,7 +72,7 @@ class Arc(NamedTuple):
 
 
 class _Cube(NamedTuple):
-    """All extensions of hypotheses with the same coverage and position by the translations of one span."""
+    """All extensions of hypotheses with the same coverage and last source position by the translations of one span."""
 
     hypotheses: list[Hypothesis]  # best first
     options: list[Option]
@@ -156,7 +156,7 @@ class _Sentence:
                     cubes[covered + stop - start].append(cube)
 
     def fill(self, cubes: list[_Cube]) -> list[Hypothesis]:
-        """The hypotheses of a stack, created in the order of their estimates and pruned."""
+        """The hypotheses of a stack, created in the order of their estimated scores, and pruned."""
         serial = count()
         heap = [(-cube.estimate(0, 0), next(serial), cube, 0, 0) for cube in cubes]
         heapify(heap)
@@ -180,7 +180,7 @@ class _Sentence:
         return stack
 
     def add(self, found: dict[Any, Hypothesis], cube: _Cube, previous: Hypothesis, option: Option) -> None:
-        """Adds a hypothesis, or recombines it with one that has the same continuations."""
+        """Adds a hypothesis, or recombines it with one whose continuations have the same scores."""
         gain, state = option.score + cube.jump, None
         recombined: Any
         if self.model.language is not None:

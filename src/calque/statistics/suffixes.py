@@ -28,8 +28,8 @@ class Spellings(NamedTuple):
 class SuffixTree(NamedTuple):
     """P(tag | suffix) for all suffixes of the rare words: one tree per kind of word (lower case, capitalised).
 
-    Node k < kinds is the root of a kind. Node kinds + r is the child, by the character `keys[r] % characters`, of the
-    node `keys[r] // characters`. Keys are ascending.
+    The nodes below `kinds` are the roots, one per kind. Node `kinds` + r is a child of node `keys[r] // characters`:
+    its suffix has the character `keys[r] % characters` in front of its parent's suffix. Keys are ascending.
     """
 
     keys: Array  # int64 [K − kinds]
@@ -53,10 +53,10 @@ class SuffixTree(NamedTuple):
 def grow_suffixes(
     spellings: Spellings, kinds: Array, tags: Array, *, priors: Floats, longest: int, characters: int
 ) -> SuffixTree:
-    """The tree of the suffixes, up to `longest` characters, of words [W] with these kinds and tags.
+    """The tree of the suffixes, up to `longest` characters, of words [W], given the kind and the tag of each word.
 
-    From the empty suffix on, each suffix's relative frequencies are smoothed by those of the next shorter one, and the
-    empty suffix's by P(t) of all words of the kind, from the joint probabilities `priors` [kinds,Y]:
+    The relative frequencies of a suffix are smoothed by the probabilities of the next shorter suffix, those of the
+    empty suffix by P(t | kind). The latter follows from `priors` [kinds,Y], the joint probabilities of kind and tag.
 
         P(t | s) = (P̂(t | s) + θ P(t | s without its first character)) / (1 + θ)
 

@@ -19,9 +19,9 @@ class TagNgrams(NamedTuple):
 
 
 def count_ngrams(tags: Array, lengths: Array, *, tag_count: int, order: int) -> Floats:
-    """The counts of tag n-grams, an array with n axes of size E = `tag_count`, all tags and the boundary, its last.
+    """The counts of tag n-grams: an array with n = `order` axes, each of size E = `tag_count`.
 
-    n−1 boundaries precede a sentence, and one follows it.
+    `tag_count` includes the boundary, which is the last tag. n−1 boundaries precede a sentence, and one follows it.
 
     `tags` holds the tags of all sentences, one after the other; `lengths` are the lengths of the sentences.
     """
@@ -77,6 +77,6 @@ def interpolation_weights(counts: Floats) -> tuple[float, ...]:
 
 
 def _shortened(counts: Floats, order: int) -> Floats:
-    """The counts of the last `order` tags of the n-grams."""
+    """The counts of shorter n-grams, with `order` tags: the sums of `counts` over the earlier tags."""
     shorter: Floats = counts.sum(axis=tuple(range(counts.ndim - order)))
     return shorter

@@ -28,8 +28,8 @@ class PairCounts(NamedTuple):
 class TextPairs(NamedTuple):
     """The words of each line of a corpus as ids, and the words that the ids stand for.
 
-    Row n belongs to line n; a line without a pair (if a side is empty or too long, or for the header of a table) has
-    empty rows.
+    Row n of `source` and of `target` belongs to line n. Both rows are empty if the line has no usable pair: a side is
+    empty or too long, or the line is the header of a table.
     """
 
     source: Column

@@ -27,9 +27,10 @@ class CaptioningConfig(Config):
 
 
 class Captioning:
-    """The task of a captioner: minimises the cross-entropy of captions per token, plus the model's attention terms.
+    """The task of a captioner: minimises the cross-entropy of captions per token, plus loss terms of attention.
 
-    If an image has several captions, each epoch reads one of them, in turn.
+    Hard attention adds a REINFORCE term, doubly stochastic attention a regularisation term. If an image has several
+    captions, each epoch reads one of them, in turn.
     """
 
     parts = ("loss",)

@@ -38,10 +38,10 @@ class EmbeddingConfig(Config):
 class Embedding:
     """The task of a sentence encoder: minimises the contrastive loss of the pairs of a batch, per pair.
 
-    The negatives of a sentence are the sentences of all other pairs of the batch, those of other ranks included, except
-    sentences equal to its partner and partners of sentences equal to it. The loss is therefore not a sum over rows. If
-    memory runs out, the batch stays whole, but its rows are encoded in parts, whose activations are computed again in
-    the backward pass.
+    The negatives of a sentence are the other side's sentences in all other pairs of the batch, on all ranks. Pairs with
+    the same source or the same target are not negatives of each other. The loss is not a sum over rows, since every row
+    depends on the others. If memory runs out, the batch stays whole, but its rows are encoded in parts, whose
+    activations are computed again in the backward pass.
     """
 
     reads: Mapping[str, ColumnKind] = {"source": ColumnKind(), "target": ColumnKind()}
@@ -59,7 +59,7 @@ class Embedding:
         return collate_sentence_pairs(store, planned=planned, shard=shard)
 
     def loss(self, model: nn.Module, batch: SentencePairBatch, *, step: int, carry: Carry | None = None) -> Loss:
-        """The loss of this rank's pairs. Its gradient is that of all ranks' loss with respect to this rank's vectors.
+        """The loss of this rank's pairs. Its gradient is that of the whole batch's loss, through this rank's vectors.
 
         The sum of these gradients over the ranks is the gradient of the whole batch. Nothing is communicated in the
         backward pass, because a rank may run out of memory there while the others would wait for it.

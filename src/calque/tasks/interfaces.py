@@ -1,6 +1,6 @@
 """The interfaces that training uses: a task, which forms batches and computes the loss, and a judge, which validates.
 
-Training knows a task only through these: it depends neither on sources and targets nor on translation metrics.
+Training knows a task only through its interface: it depends neither on sources and targets nor on translation metrics.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ Carry = tuple[Tensor, ...]
 
 
 class Loss(NamedTuple):
-    """The loss of a batch, summed over the `weight` terms of the batch, such as target tokens."""
+    """The loss of a batch, summed over its terms, such as target tokens; `Batch.weight` is their number."""
 
     objective: Tensor  # what training minimises
     parts: Mapping[str, Tensor]  # detached sums under the task's fixed names: logged, and summed over ranks
@@ -34,8 +34,8 @@ class Task(Protocol):
     resumed with different values starts a new epoch. If a task has a method `capturable(model)` that returns True, its
     loss may be captured as a CUDA graph and replayed for other batches of the same shape. It must then read nothing but
     the tensors of the batch on the device, the model and torch's generator of the device. If the loss is not a sum over
-    rows but `recomputes` is true, the `split` of a batch returns the whole batch, marked to be computed with less
-    memory.
+    rows, a task may set `recomputes` to True. Its batches' `split` must then return the whole batch, marked to be
+    computed with less memory.
     """
 
     @property
@@ -74,7 +74,7 @@ class Task(Protocol):
 
 
 class Judgement(NamedTuple):
-    """The result of validating a model: values of the metrics, sample outputs and files."""
+    """The result of validating a model: metric values, sample outputs and files for the model folder."""
 
     values: Mapping[str, float]  # by the names in `Judge.reports`; `loss` is always among them
     samples: Sequence[str] = ()  # blocks of lines for samples.txt

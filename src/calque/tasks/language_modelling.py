@@ -40,7 +40,7 @@ class LanguageModellingConfig(Config):
 
 
 class LanguageModelling:
-    """The task of a language model: minimises the cross-entropy per token, plus a recurrent model's penalties."""
+    """The task of a language model: minimises the cross-entropy per token, plus an RNN's activation penalties."""
 
     reads: Mapping[str, ColumnKind] = {COLUMN: ColumnKind()}
     parts = ("loss",)

@@ -43,7 +43,8 @@ class RecognitionConfig(Config):
     @classmethod
     def _within_reason(cls, speeds: tuple[int, ...]) -> tuple[int, ...]:
         if not speeds or any(not 50 <= speed <= 200 for speed in speeds):
-            raise ValueError(f"speeds are {', '.join(map(str, speeds)) or 'none'}: each must be from 50 to 200 percent")
+            found = ", ".join(map(str, speeds)) or "no speeds"
+            raise ValueError(f"found {found}; expected one or more speeds from 50 to 200 percent")
         return speeds
 
     @property
@@ -53,7 +54,7 @@ class RecognitionConfig(Config):
 
 
 class Recognition:
-    """The task of a recogniser: minimises λ CTC + (1 − λ) attention, the negative log-probabilities of transcripts."""
+    """The task of a recogniser: minimises λ L_CTC + (1 − λ) L_attention, negative log-probabilities of transcripts."""
 
     reads: Mapping[str, ColumnKind] = {AUDIO: ColumnKind("<i2"), TEXT: ColumnKind()}
     divisible = True

@@ -44,7 +44,9 @@ class BytesTokenizer(Tokenizer):
     def from_bytes(cls, data: bytes) -> Self:
         tokenizer = cls()
         if Vocabulary.from_bytes(data) != tokenizer.vocabulary:
-            raise TextError("this is not the vocabulary of the bytes tokenizer")
+            raise TextError(
+                "the vocabulary of a bytes tokenizer must be the special pieces and the 256 bytes; this one differs"
+            )
         return tokenizer
 
 

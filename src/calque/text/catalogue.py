@@ -49,7 +49,7 @@ class Catalogue(NamedTuple):
         return self.items.id(escaped(item)) != UNK
 
     def sizes(self) -> dict[str, int]:
-        """The number of ids of each column."""
+        """The vocabulary size of each column, by its name."""
         behaviours = {} if self.behaviours is None else {"behaviours": len(self.behaviours)}
         return {"items": len(self.items), **behaviours}
 

@@ -23,7 +23,7 @@ class CharactersConfig(Config):
 
 
 class CharactersTokenizer(Tokenizer):
-    """Splits text into characters. Pieces are always lossless; ids are lossless without unknown characters."""
+    """Splits text into characters. Pieces keep the whole text; ids lose characters outside the vocabulary."""
 
     kind = "characters"
 
@@ -37,7 +37,7 @@ class CharactersTokenizer(Tokenizer):
         for line in lines:
             counts.update(normalise(line))
         if not counts:
-            raise TextError("nothing to learn characters from: every line is empty")
+            raise TextError("there is nothing to learn characters from: every line is empty")
         return cls(Vocabulary.from_counts(counts, size=config.vocabulary_size))
 
     def tokenise(self, text: str) -> list[str]:

@@ -85,7 +85,10 @@ def load_columns(folder: Path) -> dict[str, Tokenizer]:
     description = _describe(folder / DESCRIPTION)
     named = {column.file for column in description.columns.values()}
     if named != set(description.files) or any(Path(name).name != name for name in named):
-        raise TextError(f"{folder / DESCRIPTION}: damaged: expected the files {' and '.join(sorted(named))}")
+        raise TextError(
+            f"{folder / DESCRIPTION}: damaged: its columns use the files {' and '.join(sorted(named))}, which must be "
+            "plain file names and the only names listed under files"
+        )
     loaded: dict[str, Tokenizer] = {}
     for column in description.columns.values():
         if column.file not in loaded:

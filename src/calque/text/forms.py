@@ -125,7 +125,7 @@ class TaggerVocabularies(NamedTuple):
         return totals
 
     def sizes(self) -> dict[str, int]:
-        """The number of ids of each column."""
+        """The vocabulary size of each input column, and the number of labels, by column name."""
         characters = {} if self.characters is None else {CHARACTERS: len(self.characters)}
         columns = {name: len(vocabulary) for name, vocabulary in self.columns.items()}
         return {WORDS: len(self.words), **characters, **columns, LABELS: len(self.labels)}

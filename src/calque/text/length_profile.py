@@ -1,4 +1,4 @@
-"""The lengths of a model's training lines, by which long texts are split and the lengths of translations limited."""
+"""The usual lengths of a model's lines, by which long texts are split and the lengths of translations limited."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -23,9 +23,10 @@ class TargetLimit(NamedTuple):
 
 
 class LengthProfile(NamedTuple):
-    """Lengths in the training data, which limit the lengths of translations.
+    """The usual lengths of a model's source lines, and limits of the lengths of translations.
 
-    `pieces` and `sentences` are 99th percentiles per source line; `targets` limit the target length by source length.
+    `pieces` and `sentences` are the 99th percentiles of their numbers per held-out source line. `targets`, learnt from
+    the training pairs, limit the length of a translation, given the length of its source.
     """
 
     pieces: int
@@ -36,7 +37,7 @@ class LengthProfile(NamedTuple):
     def of(
         cls, *, pieces: Sequence[int], sentences: Sequence[int], targets: tuple[TargetLimit, ...] = ()
     ) -> "LengthProfile":
-        """The profile of training data, given the number of pieces and of sentences in each source line."""
+        """The profile, given the number of pieces and of sentences in each held-out source line."""
         return cls(_percentile_99(pieces), _percentile_99(sentences), targets)
 
     def longest_target(self, pieces: int) -> int | None:

@@ -62,7 +62,8 @@ class SentencePieceTokenizer(Tokenizer):
         self.vocabulary = Vocabulary(self._processor.id_to_piece(list(range(len(self._processor)))))
         if self.vocabulary.pieces[: len(_BASE)] != _BASE:
             raise TextError(
-                "not a sentencepiece model trained by Calque: the special pieces and the bytes must come first"
+                "this is not a sentencepiece model trained by Calque: its first pieces must be the special pieces "
+                "and the 256 bytes"
             )
         self._characters = frozenset("".join(self.vocabulary.pieces[len(_BASE) :])) - {SPACE} | {" "}
         self.algorithm: Literal["bpe", "unigram"] = "unigram" if _supports_nbest(self._processor) else "bpe"
@@ -213,7 +214,7 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
         processor.LoadFromSerializedProto(model)
         processor.id_to_piece(list(range(len(processor))))  # decodes every piece
     except (RuntimeError, UnicodeDecodeError) as error:  # a piece, or a message about it, may not be UTF-8
-        raise TextError(f"not a sentencepiece model: {error}") from None
+        raise TextError(f"this is not a sentencepiece model: {error}") from None
     return processor
 
 
@@ -231,7 +232,7 @@ def _escaped(text: str) -> str:
 
 
 def _escaped_all(texts: Sequence[str]) -> list[str]:
-    """The escaped texts, as the list that sentencepiece needs. If no text needs escaping, only one check is made."""
+    """The texts, normalised and escaped, as the list that sentencepiece needs; fast if no text has to be changed."""
     joined = "\n".join(texts)  # no character of one text combines with one of the next across a line break
     return list(texts if is_normalised(joined) and not _ESCAPE.is_needed(joined) else map(_escaped, texts))
 
@@ -249,5 +250,5 @@ def _explain(problem: str, *, size: int) -> str:
             f"special pieces need {needed[1]}; raise vocabulary_size above that, or lower character_coverage"
         )
     if "sentences_.empty()" in problem:
-        return "nothing to learn subwords from: every line is empty"
+        return "there is nothing to learn subwords from: every line is empty"
     return f"sentencepiece cannot be trained on this corpus: {problem}"

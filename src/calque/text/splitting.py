@@ -13,10 +13,10 @@ def sentences_in(text: str) -> int:
 
 
 def split_long(text: str, *, fits: Callable[[str], bool], joins: Callable[[str], bool] | None = None) -> list[str]:
-    """Splits a text into parts that fit, filled greedily from left to right. A text that fits as a whole is one part.
+    """Splits a text into parts, filled greedily from left to right, preferably between sentences.
 
-    A sentence that does not fit is split between words; a word that does not fit is split between characters. Several
-    sentences become one part only if they also satisfy `joins`; a single sentence only has to satisfy `fits`.
+    A sentence that does not satisfy `fits` is split between words, and such a word between characters. Neighbouring
+    sentences, words or characters are then joined into one part as long as it satisfies `joins`, by default `fits`.
     """
     joins = joins or fits
     if joins(text):
@@ -31,7 +31,7 @@ def split_long(text: str, *, fits: Callable[[str], bool], joins: Callable[[str],
 
 
 def _units(text: str, *, fits: Callable[[str], bool]) -> Iterator[str]:
-    """Yields the parts of a text: sentences; for one too long for `fits`, its words; for such a word, its characters.
+    """Yields the sentences of a text, or the words of a sentence that does not fit, or the characters of such a word.
 
     Each sentence or word includes the spaces after it.
     """

@@ -72,7 +72,7 @@ class Tokenizer(ABC):
         """Whether any piece of the vocabulary contains this character."""
 
     def surface(self, piece: str) -> str | bytes:
-        """The text that a piece adds after other pieces, including its leading space, whatever its neighbours are."""
+        """The text that a piece adds when it follows other pieces, with its leading space if it has one."""
         return piece
 
     def starts_word(self, piece: str) -> bool:

@@ -56,7 +56,7 @@ class TokensTokenizer(Tokenizer):
             counts.update(_tokenise(line))
         counts.pop(UNKNOWN, None)
         if not counts:
-            raise TextError(f"nothing to learn tokens from: every line is empty or contains only {UNKNOWN}")
+            raise TextError(f"there is nothing to learn tokens from: every line is empty or contains only {UNKNOWN}")
         size = config.vocabulary_size or len(PIECES) + len(counts)
         return cls(Vocabulary.from_counts(counts, size=size, minimum_count=config.minimum_count))
 

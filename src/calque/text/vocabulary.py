@@ -44,7 +44,7 @@ class Vocabulary:
             pieces = [parse_json(line) for line in data.decode("ascii").splitlines()]
             "".join(pieces).encode()  # rejects values that are not strings, and lone surrogates
         except (ValueError, TypeError) as error:
-            raise TextError(f"not a vocabulary (one JSON string per line): {error}") from None
+            raise TextError(f"a vocabulary must have one JSON string per line: {error}") from None
         return cls(pieces)
 
     @classmethod

@@ -58,7 +58,7 @@ class WordsTokenizer(Tokenizer):
         for line in lines:
             counts.update(_tokenise(line))
         if not counts:
-            raise TextError("nothing to learn words from: every line is empty")
+            raise TextError("there is nothing to learn words from: every line is empty")
         size, minimum_count = config.vocabulary_size, config.minimum_count
         return cls(Vocabulary.from_counts(counts, size=size, minimum_count=minimum_count))
 

@@ -1,4 +1,4 @@
-"""Finds the largest batch, in positions, whose training step fits into a device's memory.
+"""Finds the largest batch, in positions (tokens and padding), whose training step fits into a device's memory.
 
 Memory is measured, not guessed: the bytes that autograd saves for the backward pass are counted for two small batch
 sizes and extrapolated linearly. On a GPU, the result is then confirmed by trial steps.

@@ -96,7 +96,7 @@ class Checkpointer:
             try:
                 checkpoints.append(load_weights(self.folder / f"step-{step}"))
             except FolderError as error:
-                self.job.reporter.say(f"a checkpoint is left out of the mean: {error}")
+                self.job.reporter.say(f"a checkpoint is left out of the mean of the weights: {error}")
         return checkpoints or [self.learner.weights()]
 
     def _averaged_steps(self) -> list[int]:

@@ -89,10 +89,10 @@ def newest_checkpoint(folder: Path) -> LatestCheckpoint | None:
 
 
 def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
-    """A warning that the newest checkpoint is missing and an older one is used; empty if it is not missing.
+    """A list with one warning if the newest scheduled checkpoint is missing and an older one is used, else empty.
 
-    It must exist: a run that has written the metrics of step `reached` has saved all scheduled checkpoints before that
-    step, which are `every` steps apart. Raises a FolderError if no checkpoint is left.
+    A run that has written the metrics of step `reached` has saved the scheduled checkpoints before that step, which are
+    `every` steps apart. So if the last of them is missing, it was lost. Raises a FolderError if no checkpoint is left.
     """
     steps = saved_steps(folder)
     expected = (reached - 1) // every * every

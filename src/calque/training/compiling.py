@@ -25,9 +25,10 @@ GRAPHS = 160  # more than the number of batch shapes in training and evaluation 
 def compile_model(model: nn.Module, *, version: int, captured: bool = False, backend: str = "inductor") -> None:
     """Compiles a model's forward and backward pass, with a graph for each batch shape.
 
-    On a GPU, with arithmetic of version 3, the loss is compiled with the output layer, and `tune_attention` chooses how
-    attention is computed. If passes are also `captured`, recurrent models, which have kernels of their own, are not
-    compiled. In a deterministic run, no reduction is autotuned, so that a resumed run computes the same results.
+    `version` is training.arithmetic. From version 3 on, on a GPU, the loss is compiled with the output layer, and
+    `tune_attention` chooses how attention is computed. If passes are also `captured` as CUDA graphs, recurrent models,
+    which have kernels of their own, are not compiled. In a deterministic run, torch autotunes no reduction, so that a
+    resumed run computes the same results.
     Backends differ only in the kernels that they compile the graphs to.
     """
     settings = torch._dynamo.config  # torch imports it on first access

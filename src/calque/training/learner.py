@@ -145,8 +145,8 @@ class Learner:
         changes = [f"{key} was {value} and is {now[key]} now" for key, value in before.items() if now[key] != value]
         if changes:
             raise ConfigError(
-                f"{origin} cannot be resumed: {'; '.join(changes)}; change it back in config.toml, or start another "
-                "run with training.warm_start"
+                f"{origin} cannot be resumed: {'; '.join(changes)}; restore the old settings in config.toml, or start "
+                "another run with training.warm_start"
             )
 
 

@@ -91,7 +91,7 @@ def _try_lock(handle: int, *, path: Path) -> bool:
     except OSError as error:  # NFS and Lustre can be mounted without locks
         raise FolderError(
             f"{path} cannot be locked ({error.strerror}), so two trainers could destroy each other's run; keep runs on "
-            "a disk with file locks"
+            "a disk that supports file locks"
         ) from error
     return True
 

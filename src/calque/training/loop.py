@@ -1,4 +1,4 @@
-"""The training loop. A run that is killed and resumed ends with the same bytes as one that was not.
+"""The training loop. A run that is killed and resumed ends with the same model and metrics as one that was not.
 
 Everything a step depends on is a function of the seed and the step, or is in the checkpoint: the batches are
 f(seed, epoch), dropout is f(seed, step, rank), so no random state has to be saved.
@@ -235,7 +235,7 @@ class Trainer:
                 f"the loss or its gradient was not finite in {bad} steps in a row, up to step {self.progress.step}: "
                 f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were skipped, and the state "
                 "before them is saved; lower training.optimiser.learning_rate or lengthen the warm-up in config.toml "
-                "and resume; if the first step fails again, the weights are beyond repair: start another run"
+                "and resume; if the first step after that fails too, the weights are beyond repair: start another run"
             )
 
     def _write_metrics(self) -> None:

@@ -49,7 +49,7 @@ class ModelSelection:
             return True
 
     def _watch_gradients(self) -> None:
-        """Records gradient flow if it is watched and due. The model and the random state stay unchanged."""
+        """Records gradient flow at every N-th validation (training.watch_gradients) without changing the model."""
         config, step, model = self.job.config, self.learner.progress.step, self.learner.judged
         validation = -(-step // config.validate_every)  # the last may come early
         if self.job.gradient_flow is None or not self.job.ranks.leads or validation % config.watch_gradients:

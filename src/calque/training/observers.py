@@ -1,4 +1,4 @@
-"""Observers of training. They must change nothing, and nothing is computed just for them."""
+"""Observers of training. They must not change the model or its gradient; training computes nothing extra for them."""
 
 from typing import Protocol
 

@@ -159,7 +159,7 @@ def _read_record(folder: Path) -> dict[str, Any] | None:
         values = None
     if not isinstance(values, dict):
         raise FolderError(
-            f"{path}: not a JSON object with the settings that the run was started with; was the file changed?"
+            f"{path}: expected a JSON object with the settings that the run was started with; was the file changed?"
         )
     return values
 

@@ -1,6 +1,6 @@
 """Measures how fast this machine trains with different numbers of CPU threads, for `calque doctor --tune`.
 
-A run never chooses its threads by timing, since its bytes depend on them (decision 8).
+A run never chooses its number of threads by timing, since its exact results depend on that number (decision 8).
 """
 
 import os

@@ -52,10 +52,10 @@ class Sums:
         return {**self.parts, **own, "tokens": weight}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restores the sums over the current interval (loss, objective, clipped steps) from a checkpoint.
+        """Restores all sums and counts from a checkpoint.
 
-        Older checkpoints lack two of them: clipped steps become 0, and the objective is taken from the loss, which was
-        the same then.
+        Older checkpoints lack two of them: the count of clipped steps becomes 0, and the sum of the objective is taken
+        from the loss, which was the same then.
         """
         for name, value in self.tensors().items():
             if name == "clipped" and name not in tensors:

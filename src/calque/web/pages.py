@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: stylesheet, JavaScript modules and the JSON that they show, in a file without requests."""
+"""Self-contained HTML pages: stylesheet, JavaScript modules and their JSON data in one file that loads nothing."""
 
 import base64
 import hashlib
@@ -36,7 +36,7 @@ def modules() -> dict[str, str]:
 
 
 def stylesheet() -> str:
-    """The text of the one stylesheet."""
+    """The text of the stylesheet, which all pages share."""
     return files("calque.web").joinpath("style.css").read_text(encoding="utf-8")
 
 

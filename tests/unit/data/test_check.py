@@ -71,7 +71,7 @@ def test_all_problems_are_reported_at_once(tmp_path):
     missing = TsvConfig(path=tmp_path / "missing.tsv")
     report = check(DataConfig(train=(TsvConfig(path=tmp_path / "bad.tsv"), short, missing)))
     text = "\n".join(report_lines(report))
-    assert "bad.tsv: line 2: 1 column separated by tabs, expected at least 2" in text
+    assert "bad.tsv: line 2: found 1 column separated by tabs, expected at least 2" in text
     assert "bad.tsv: line 3, byte 3: 0xff is not UTF-8 here" in text
     assert "short.en has 2 lines" in text
     assert "missing.tsv: No such file" in text

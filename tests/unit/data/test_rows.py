@@ -204,7 +204,7 @@ def test_tsv_columns(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes(b"id\tx\ta\n\nid\ty\tb\tmore\n")
     assert texts(TsvConfig(path=path, source_column=3, target_column=2)) == [("a", "x"), ("b", "y")]
-    with pytest.raises(DataError, match=r"a\.tsv: line 1: 3 columns separated by tabs, expected at least 4"):
+    with pytest.raises(DataError, match=r"a\.tsv: line 1: found 3 columns separated by tabs, expected at least 4"):
         texts(TsvConfig(path=path, source_column=4))
 
 

@@ -145,7 +145,7 @@ def test_a_part_that_is_cut_short_or_foreign_is_named(part: str, tmp_path: Path)
     whole = path.read_bytes()
     for content in (whole[:-1], whole[:10], b"", b"x" * len(whole), whole.replace(b"calque-", b"calque-x")):
         path.write_bytes(content)
-        with pytest.raises(FolderError, match=rf"frames\.{part}: not a file of a Calque store"):
+        with pytest.raises(FolderError, match=rf"frames\.{part}: this is not a file of a Calque store"):
             open_store(tmp_path / "s", spans=[])
 
 
@@ -155,7 +155,7 @@ def test_columns_of_different_length_and_no_columns_are_refused(tmp_path: Path) 
     on_disk(tmp_path / "t", columns={"source": pack([[1]])}, kinds={"source": ColumnKind()}, cuts=[])
     for part in ("values", "offsets", "lengths"):
         (tmp_path / "s" / f"source.{part}").write_bytes((tmp_path / "t" / f"source.{part}").read_bytes())
-    with pytest.raises(FolderError, match="columns of the store have different lengths"):
+    with pytest.raises(FolderError, match="columns of the store have different numbers of rows"):
         open_store(tmp_path / "s", spans=[])
     (tmp_path / "empty").mkdir()
     with pytest.raises(FolderError, match="the store contains no columns"):

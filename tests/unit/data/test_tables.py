@@ -86,16 +86,16 @@ def test_columns_of_tsv_by_name(tmp_path: Path) -> None:
     assert rows(numbered) == rows(by_name)
     assert len(rows(numbered.model_copy(update={"header": None}))) == 3  # nothing says that there is a header
     path.write_bytes(path.read_bytes() + b"3\tdrei\tthree\tmore\n")
-    with pytest.raises(DataError, match=r"a\.tsv: line 4: 4 columns separated by tabs, but the header has 3"):
+    with pytest.raises(DataError, match=r"a\.tsv: line 4: found 4 columns separated by tabs, but the header has 3"):
         rows(by_name)
 
 
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("en,de\na,b\nc\n", {}, r"line 3: 1 column separated by ',', but the header has 2"),
+        ("en,de\na,b\nc\n", {}, r"line 3: found 1 column separated by ',', but the header has 2"),
         ("en,de\nHello, you,Hallo\n", {}, r"line 2: 3 columns .* must be quoted"),
-        ("a,b\nc,d,e\n", {"header": False}, r"line 2: 3 columns separated by ',', but line 1 has 2"),
+        ("a,b\nc,d,e\n", {"header": False}, r"line 2: found 3 columns separated by ',', but line 1 has 2"),
         ('en,de\n"a\nb"c,d\n', {}, r"line 2: column 1 has text after its closing quote: 'c,d'"),
         ('en,de\na,b\n"c,d\ne,f\n', {}, r"line 3: a quote is opened, but not closed by the end of the file at line 4"),
         ("en,de\na,b\n", {"source_column": "fr"}, r"line 1: no column is named 'fr'; the header has 'en', 'de'"),

@@ -61,7 +61,7 @@ def test_every_text_can_be_marked_and_every_phrase_required(parts: list[tuple[st
 @pytest.mark.parametrize(
     ("line", "problem", "place"),
     [
-        ("a </term>", "without", 3),
+        ("a </term>", "before this </term>", 3),
         ('<term target="x">a', "no </term>", 1),
         ('<term target="x">a <term target="y">b</term></term>', "inside another mark", 20),
         ("<term>a</term>", "expected", 1),

@@ -122,7 +122,7 @@ def test_other_rates_and_channels_are_converted_unless_the_task_says_no(tmp_path
         recogniser(resample=False).transcribe(Sound(sound().samples, 16000))
     soundfile.write(tmp_path / "a.wav", sound().samples, 16000)
     (answer,) = recogniser(resample=False).answers([tmp_path / "a.wav"])
-    assert str(answer).startswith(f"{tmp_path / 'a.wav'}: 16000 samples per second, but this model reads 8000")
+    assert str(answer).startswith(f"{tmp_path / 'a.wav'}: the recording has 16000 samples per second, but")
 
 
 def test_memory_that_runs_out_is_the_error_of_a_named_recording(
@@ -225,7 +225,7 @@ def test_a_language_model_of_other_pieces_is_rejected() -> None:
     model = recogniser()
     generator = language(model)
     generator.tokenizer = train_tokenizer(CharactersConfig(), lines=lambda: iter(["abc"]), count=1)
-    with pytest.raises(FolderError, match="its pieces differ"):
+    with pytest.raises(FolderError, match="pieces of the language model differ"):
         model.transcribe(sound(), language=generator)
 
 

@@ -72,7 +72,7 @@ def test_without_names_the_columns_are_those_the_tagger_was_trained_on() -> None
     own.columns = ()
     assert ColumnLayout.of(own, format="columns").names == ("form", "chunk")  # of its task
     with pytest.raises(
-        DataError, match=r"file: line 1: 3 columns, but the model was trained on form, chunk; name the file's"
+        DataError, match=r"file: line 1: found 3 columns, but the model was trained on form, chunk; name the file's"
     ):
         tagged(COLUMNS, own)
     assert len(tagged(COLUMNS, own, names=("form", "chunk"))) > len(COLUMNS) - 9  # named by the user: the rest stays

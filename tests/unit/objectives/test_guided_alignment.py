@@ -78,7 +78,7 @@ def test_the_last_layer_is_the_default_and_the_layer_must_exist() -> None:
     models = [make_model("transformer", "decoder.layers=2", *more) for more in (["decoder.attention_layer=2"], [])]
     last, default = (model(batch.source, batch.target_input, attention=True).attention for model in models)
     assert torch.equal(last, default)
-    with pytest.raises(ConfigError, match="attention_layer 4 must be one of the 3 layers"):
+    with pytest.raises(ConfigError, match="attention_layer is 4: it must be between 1 and layers = 3"):
         check(ModelConfig, {"decoder": {"kind": "transformer", "layers": 3, "attention_layer": 4}}, origin="test")
 
 

@@ -147,7 +147,7 @@ def test_a_tiny_corpus_has_a_model_too() -> None:
     found = estimate(marked([[4]]), order=3)
     assert found.discounts == [FALLBACK] * 3
     (remark,) = found.remarks
-    assert remark.startswith("too few different counts of 1-grams, 2-grams, 3-grams to estimate discounts")
+    assert remark.startswith("there are too few different counts of 1-grams, 2-grams, 3-grams to estimate discounts")
     queries = NgramQueries(found.tables, begin=BOS)
     for history in itertools.product(range(1, SIZE), repeat=2):
         assert_allclose(sum(np.exp(queries.log_prob(history, word)) for word in range(SIZE)), 1, atol=1e-12)

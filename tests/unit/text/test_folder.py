@@ -185,5 +185,5 @@ def test_a_sentencepiece_model_of_another_maker_is_named(tmp_path):
     digest = hashlib.sha256(model.getvalue()).hexdigest()
     described["files"] = dict.fromkeys(described["files"], digest)
     (tmp_path / "tokenizer.json").write_text(json.dumps(described))
-    with pytest.raises(TextError, match=r"joint\.model: not a sentencepiece model trained by Calque"):
+    with pytest.raises(TextError, match=r"joint\.model: this is not a sentencepiece model trained by Calque"):
         load_tokenizers(tmp_path)

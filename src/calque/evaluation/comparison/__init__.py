@@ -1,4 +1,5 @@
 """Comparison of several systems on one test set: what differs, where, and whether it is significant.
 
-Text, labels or losses in, one JSON document out (`document`); imports neither models nor runs.
+Each comparison takes outputs of the systems (texts, labels, ranks or losses) and returns one JSON document. The
+package imports neither models nor runs.
 """

@@ -29,7 +29,7 @@ class Cuts(NamedTuple):
         return bisect.bisect_right(self.boundaries, value)
 
     def labels(self) -> list[str]:
-        """A label for every bucket, such as "<10", "10-19", "≥60"."""
+        """A label for every bucket, such as "<10", "10–19", "≥60"."""
         pairs = zip(self.boundaries, self.boundaries[1:], strict=False)
         middle = [self._label(low, high) for low, high in pairs]
         labels = [f"<{self.boundaries[0]:g}", *middle, f"≥{self.boundaries[-1]:g}"]

@@ -23,7 +23,7 @@ class ErrorCounts(NamedTuple):
 def count_errors(
     hypotheses: Sequence[Words], references: Sequence[Words], *, sources: Sequence[Words] | None
 ) -> ErrorCounts:
-    """Counts the errors of all sentences; without sources, untranslated words cannot be recognised."""
+    """The repetitions and untranslated words of all sentences; without sources, no untranslated words are counted."""
     repeated = [repetitions(words, reference) for words, reference in zip(hypotheses, references, strict=True)]
     copied = (
         [
@@ -37,9 +37,9 @@ def count_errors(
 
 
 def repetitions(hypothesis: Words, reference: Words) -> int:
-    """How much more often n-grams of up to 4 words repeat directly in the hypothesis than in the reference.
+    """The number of immediate repetitions of n-grams (up to 4 words) in the hypothesis beyond those in the reference.
 
-    A loop of the same word counts once per repetition; longer n-grams count only if no shorter one explains them.
+    A word in a loop counts once per repetition. Where several n-grams repeat, only the shortest is counted.
     """
     return (_doubles(hypothesis) - _doubles(reference)).total()
 

@@ -4,14 +4,14 @@
  "test": {"path": str, "lines": int, "words": int, "bytes": int},        // every line end counts as a word
  "training": null | {"origin": str, "lines": int},
  "metrics": [{"name": "per_word" | "per_byte", "title": str, "better": "lower"}…],
- "systems": [{"name", "path", "kind", "model", "speed", "run", "curves" as for translations,
+ "systems": [{"name", "path", "kind", "model", "speed", "run", "curves" as in translations.py,
    "scores": {"per_word", "per_byte": perplexities}, "nats": float, "pieces": int, "per_piece": float,
    "p_value": null | float}…],
- "randomisation": {"samples": int, "seed": int},                        // of the difference from the baseline, per word
+ "randomisation": {"samples": int, "seed": int},                      // test of the loss per word against the baseline
  "sections": [{"id": "position" | "frequency", "title": str, "buckets": [label…], "counts": [words per bucket],
    "nats": [[nats per word | null per bucket] per system]}…],
  "sentences": {"total": int, "items": [{"line": int, "words": […, "</s>"],
-   "systems": [[nats per word] per system]}…]}}                           // the largest differences in either direction
+   "systems": [[nats per word] per system]}…]}}                            // lines with the largest differences
 
 Losses are per word, so that models with different vocabularies can be compared: a word's loss is the sum over its
 pieces.
@@ -38,7 +38,7 @@ POSITIONS = (2, 3, 4, 5, 9, 17, 33, 65, 129, 257)
 
 
 class ScoredSystem(NamedTuple):
-    """A language model with its losses on the test set: of every word of every line, and of the line's end."""
+    """A language model with its loss at every word and every line end of the test set."""
 
     name: str
     losses: Sequence[Sequence[float]]

@@ -1,15 +1,15 @@
-"""The comparison of recommenders as a JSON document.
+"""The comparison of recommenders as a JSON document. A user's target is the item that was held out.
 
 {"kind": "comparison", "version": 1, "task": "recommendation",
  "test": {"path": str, "users": int, "seen_excluded": bool},
  "metrics": [{"name": "hr@10" | "ndcg@10" | "mrr" | …, "title": str, "better": "higher"}…],
- "systems": [{"name", "path", "kind", "model", "speed", "run", "curves": as for translations,
+ "systems": [{"name", "path", "kind", "model", "speed", "run", "curves": as in translations.py,
    "scores": {metric: between 0 and 1}, "intervals": {metric: [low, high]}, "p_values": null | {metric: float},
-   "better": null | int, "worse": null | int}…],      // users whose target ranks higher, or lower, than by the baseline
+   "better": null | int, "worse": null | int}…],  // users whose target it ranks higher, or lower, than the baseline
  "randomisation": {"samples": int, "seed": int},      // the test that gives the p-values
  "sections": [{"id": "history-length" | "target-frequency", "title": str, "buckets": [str…], "counts": [users…],
    "scores": [[NDCG@10 per bucket] per system]}…],
- "users": {"total": int, "items": [{"user", "target", "history": int, "ranks": [int per system]}…]}}
+ "users": {"total": int, "items": [{"user", "target", "history": length, "ranks": [int per system]}…]}}
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ FREQUENCIES = ((0, 0), (1, 5), (6, 10), (11, 20), (21, 50), (51, 100), (101, Non
 
 
 class RankedSystem(NamedTuple):
-    """A system with the ranks of all targets, and facts about it that are copied into the document."""
+    """A recommender with the rank of each user's target, and facts that are copied into the JSON of the comparison."""
 
     name: str
     ranks: Sequence[int]
@@ -125,7 +125,7 @@ def _range_name(low: int, high: int | None) -> str:
 
 
 def _users(test: RankedTest, systems: Sequence[RankedSystem]) -> dict[str, Any]:
-    """The users whose targets the systems rank most differently, by reciprocal ranks."""
+    """The users whose targets the systems rank most differently, measured by reciprocal rank."""
     ranks = np.array([system.ranks for system in systems], dtype=np.float64)  # [systems,U]
     reciprocal = np.where(ranks == MISSED, 0.0, 1 / np.maximum(ranks, 1))
     differences = np.abs(reciprocal[1:] - reciprocal[0]).max(axis=0)

@@ -1,15 +1,15 @@
-"""The comparison of sentence vectors by retrieval, as a JSON document.
+"""The comparison of sentence encoders by retrieval, as a JSON document. Partners are the two sentences of a pair.
 
 {"kind": "comparison", "version": 1, "task": "embedding",
  "test": {"path": str, "target": str, "sentences": int (pairs), "words": int (of the sources)},
  "metrics": [{"name": "top1_to_target" | "top1_to_source" | "mrr_to_target" | "mrr_to_source", "title", "better"}…],
- "systems": [{"name", "path", "kind", "model", "speed", "run", "curves": as for translations,
+ "systems": [{"name", "path", "kind", "model", "speed", "run", "curves": as in translations.py,
    "scores": {metric: per cent}, "p_values": null | {metric: float},
-   "different": null | int}…],                 // partners, in both directions, that only it or only the baseline finds
+   "different": null | int}…],           // partners, in both directions, that only it or only the baseline ranks first
  "randomisation": {"samples": int, "seed": int},                         // the test that gives the p-values
  "lengths": [{"label": words of the source, "count": int, "systems": [mean top-1 of both directions, per cent]}…],
  "sentences": {"total": int, "items": [{"line": int (from 1), "source": str, "target": str,
-   "systems": [{"to_target": rank, "to_source": rank} per system]}…]}}   // where top-1 differs, the largest gap first
+   "systems": [{"to_target": rank, "to_source": rank} per system]}…]}}   // pairs whose top-1 differs, largest gap first
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ METRICS = {
 
 
 class RetrievalSystem(NamedTuple):
-    """A system with the ranks of all partners, and facts about it that are copied into the document."""
+    """A system with the rank of each sentence's partner, and facts that are copied into the JSON of the comparison."""
 
     name: str
     ranks: Ranks
@@ -111,7 +111,7 @@ def _found(system: RetrievalSystem) -> Array:
 
 
 def _lengths(systems: Sequence[RetrievalSystem], words: Sequence[int]) -> list[dict[str, Any]]:
-    """Top-1 by the length of the source; lengths without sentences are left out."""
+    """Top-1 accuracy by the length of the source; ranges of lengths without sentences are left out."""
     buckets = Buckets.of(words, cuts=Cuts(LENGTHS))
     rows = []
     for place, label in enumerate(buckets.labels):
@@ -123,7 +123,7 @@ def _lengths(systems: Sequence[RetrievalSystem], words: Sequence[int]) -> list[d
 
 
 def _sentences(test: RetrievalTest, systems: Sequence[RetrievalSystem]) -> dict[str, Any]:
-    """The pairs whose partners are the nearest for some systems only; the largest differences of 1/rank first."""
+    """The pairs whose partner some systems rank first and others do not; the largest differences in 1/rank first."""
     found = np.stack([_found(system) for system in systems])  # [systems,2,N]
     is_different = (found != found[:1]).any(axis=(0, 1))
     shares = np.stack([1 / system.ranks.to_target + 1 / system.ranks.to_source for system in systems])

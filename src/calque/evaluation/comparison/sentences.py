@@ -1,4 +1,4 @@
-"""Compares systems sentence by sentence: which sentences differ most, and which words of the reference they have."""
+"""Compares systems sentence by sentence: which sentences differ most, and which of their words match the reference."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher

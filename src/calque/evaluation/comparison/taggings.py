@@ -3,15 +3,15 @@
 {"kind": "comparison", "version": 1, "task": "tagging",
  "test": {"path": str, "sentences": int, "words": int},
  "metrics": [{"name": "accuracy" | "f1", "title": str, "better": "higher"}…],          // f1 only if labels form spans
- "systems": [{"name", "path", "kind", "model", "speed", "run", "curves": as for translations,
+ "systems": [{"name", "path", "kind", "model", "speed", "run", "curves": as in translations.py,
    "scores": {metric: per cent}, "p_values": null | {metric: float},
-   "different": null | int,                                       // words labelled otherwise than by the baseline
+   "different": null | int,                                    // words that it and the baseline label differently
    "confusion": {"labels": [name…], "counts": [[int per predicted label] per gold label]}}…],
  "randomisation": {"samples": int, "seed": int},                         // the test that gives the p-values
  "labels": [{"label": str, "support": int, "systems": [{"precision", "recall", "f1"} per system]}…],
  "spans": null | [{"label": type, "support": int, "systems": […]}…],
  "sentences": {"total": int, "items": [{"line": int (of the sentence, from 1), "words": […], "gold": […],
-   "systems": [[label…] per system]}…]}}                                 // where the systems differ, the most first
+   "systems": [[label…] per system]}…]}}                        // that the systems label differently, largest gap first
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ Labels = Sequence[Sequence[str]]
 
 
 class TaggedSystem(NamedTuple):
-    """A system with its predicted labels, and facts about it that are copied into the document."""
+    """A tagger with its predicted labels, and facts that are copied into the JSON of the comparison."""
 
     name: str
     labels: Labels
@@ -191,7 +191,7 @@ def _span_scores(systems: Sequence[TaggedSystem], gold: Labels) -> list[dict[str
 
 
 def _sentences(systems: Sequence[TaggedSystem], test: TaggedTest) -> dict[str, Any]:
-    """The sentences that any system labels differently from the baseline, the largest differences in accuracy first."""
+    """The sentences that any system labels differently from the baseline, the largest gaps in correct labels first."""
     correct = np.stack([_statistics("accuracy", system.labels, test.gold)[:, 0] for system in systems])  # [systems,S]
     differences = np.abs(correct[1:] - correct[0]).max(axis=0)
     different = [

@@ -66,7 +66,7 @@ def count_training(
 def overlap_buckets(sources: Sequence[Words], counts: TrainingCounts) -> Buckets:
     """Groups sentences by the share of their source's n-grams (1 to 4 words) that occur in the training data.
 
-    Sources that occur in the training data as a whole have a bucket of their own.
+    Sentences whose whole source occurs in the training data have a bucket of their own.
     """
     cuts = Cuts(SHARES, is_whole=False)
     places = [

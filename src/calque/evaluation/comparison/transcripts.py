@@ -3,18 +3,18 @@
 {"kind": "comparison", "version": 1, "task": "recognition",
  "test": {"path": str, "sentences": recordings, "words": int, "characters": int},
  "metrics": [{"name": "wer" | "cer", "title": str, "better": "lower"}…],
- "systems": [{"name", "group", "path", "kind", "model", "speed", "run", "curves": as for translations,
+ "systems": [{"name", "group", "path", "kind", "model", "speed", "run", "curves": as in translations.py,
    "scores": {metric: per cent}, "exact_match": per cent of recordings without a word error,
    "errors": {"wer" | "cer": {"substitutions", "insertions", "deletions", "length"}},
    "wins": null | {metric: {"better", "worse", "equal": recordings against the baseline}}, "different": null | int,
    "substituted": [{"reference", "hypothesis", "count"}…], "deleted": [{"word", "count"}…], "inserted": […]}…],
  "significance": [{"method": "bootstrap" | "randomisation", "samples", "seed",
    "systems": {metric: [{"score", "p_value", "mean", "interval"} per system]}}…],
- "groups": as for translations, "sections": [{"id": "reference-length", …}] as for translations,
- "sentences": {"total": int, "items": […]}}                    // as for translations; the scores are error rates
+ "groups": as in translations.py, "sections": [{"id": "reference-length", …}] as in translations.py,
+ "sentences": {"total": int, "items": […]}}                    // as in translations.py; the scores are error rates
 
-Words are separated by white space. An error rate is edits / units of the references, over all recordings together.
-Letters: R recordings.
+Words are separated by white space. An error rate is edits / words (or characters) of the references, over all
+recordings together. Letters: R recordings.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ Pair = tuple[str | None, str | None]
 
 
 class TranscribedSystem(NamedTuple):
-    """A system with its transcripts, and facts about it that are copied into the document."""
+    """A system with its transcripts, and facts that are copied into the JSON of the comparison."""
 
     name: str
     transcripts: Sequence[str]
@@ -74,7 +74,7 @@ def compare_transcripts(
 ) -> dict[str, Any]:
     """Compares the transcripts of several systems; returns the JSON document described at the top of this module.
 
-    The first system is the baseline. A test with 0 samples is left out.
+    The first system is the baseline. A significance test with 0 `samples` is left out.
     """
     check_transcripts(test, systems)
     errors = {
@@ -157,7 +157,7 @@ def _alignments(test: TranscribedTest, system: TranscribedSystem) -> list[list[P
 
 
 def _rates(sums: Array) -> Array:
-    """The error rates in per cent, given sums of edits and lengths [R,2]."""
+    """The error rates [N] in per cent, given sums of edits and of reference lengths [N,2]."""
     return 100 * rates_of(sums)
 
 
@@ -191,7 +191,7 @@ def _score(rows: Array) -> float:
 
 
 def _wins(place: int, errors: Mapping[str, Sequence[Sequence[Errors]]]) -> dict[str, dict[str, int]]:
-    """By metric, the numbers of recordings with fewer, more and equally many edits, compared with the baseline."""
+    """By metric, in how many recordings system `place` has fewer edits than the baseline, more, or equally many."""
     edits = {name: [np.array([item.edits for item in row]) for row in rows] for name, rows in errors.items()}
     return {name: wins(rows[0], rows[place], is_higher_better=False) for name, rows in edits.items()}
 

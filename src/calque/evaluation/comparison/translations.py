@@ -1,4 +1,4 @@
-"""The comparison of translations as one JSON document: what `calque compare --format json` writes and the page reads.
+"""The comparison of translations as a JSON document, which `calque compare --format json` writes and web pages show.
 
 {"kind": "comparison", "version": 1, "task": "translation",
  "test": {"source": path | null, "reference": path, "sentences": int, "words": int, "splitting": "13a" | "zh" | "char"},
@@ -60,7 +60,7 @@ Labelled = Sequence[Sequence[LabelledWord]]
 
 
 class System(NamedTuple):
-    """A system with its translations of the test set, and facts about it that are copied into the document."""
+    """A system with its translations of the test set, and facts that are copied into the JSON of the comparison."""
 
     name: str
     hypotheses: Sequence[str]
@@ -173,7 +173,7 @@ def compare_translations(
 
 
 class _Comparison:
-    """Computes the entries of the JSON of a comparison, from statistics that they share."""
+    """Computes the entries of the JSON of a comparison, most of them from statistics that are extracted only once."""
 
     def __init__(
         self, test: EvaluationSet, systems: Sequence[System], *, settings: Settings, progress: Progress
