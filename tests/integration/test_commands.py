@@ -144,7 +144,7 @@ def test_a_system_can_be_scaled(command: Command, corpus: dict[str, Path], tmp_p
     assert done.code == 0, done.err
     assert read_toml(tmp_path / "run" / "config.toml")["model"]["decoder"]["width"] == 8
     refused(command("systems", "tiny", "--scale", 0), "scale is 0.0")
-    refused(command("systems", "--scale", 0.25), "--scale needs the name of a system")
+    refused(command("systems", "--scale", 0.25), "--scale applies to one system; name it")
     config = tmp_path / "config.toml"
     command("init", config, *sides(corpus), "--scale", 0.5)
     assert read_toml(config)["model"]["decoder"]["width"] == 64

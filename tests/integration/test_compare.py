@@ -177,7 +177,7 @@ def test_mistakes(trained: Path, held_out: dict[str, Path], tmp_path: Path, comm
     with_reference = ["--reference", reference]
     for arguments, message in (
         ([good, *with_reference], "one system was given; give at least two runs"),
-        (with_reference, "no system to compare"),
+        (with_reference, "no system was given"),
         ([good, short, *with_reference], "short has 1 lines, but the reference has 30"),
         ([*both, "--reference", short], "other has 30 lines, but the reference has 1"),
         ([*both, *with_reference, "--source", short], "the source has 1 lines, but the reference has 30"),

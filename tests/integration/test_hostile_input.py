@@ -213,7 +213,7 @@ def test_numbers_beyond_a_float_in_a_model_folder_are_refused(
 
     knots = json.loads((trained / "model" / "confidence.json").read_text())["knots"]
     folder = spoilt("confidence.json", lambda text: text.replace(repr(knots[0][0]), number, 1))
-    refused(command("translate", folder), "confidence.json: damaged")
+    refused(command("translate", folder), "confidence.json: the file is damaged")
     toml = number.replace("NaN", "nan")
     folder = spoilt("config.toml", lambda text: text.replace("coverage = 0.0", f"coverage = {toml}", 1))
     refused(command("translate", folder), "coverage" if len(toml) < 4000 else "config.toml: not valid TOML")

@@ -78,7 +78,7 @@ def test_columns_without_names_are_not_guessed(runs, tmp_path, command: Command,
     for run, columns, extra in (("upos", "form,upos,chunk", ""), ("chunks", "form,pos,chunk,extra", " x")):
         path.write_text("".join(f"{line}{extra}\n" if line else "\n" for line in path.read_text().splitlines()))
         answer = command("tag", runs[run], "--input", path, option)
-        assert answer.code == 2 and f"{path}: line 1: {3 + len(extra) // 2} columns" in answer.err, answer.err
+        assert answer.code == 2 and f"{path}: line 1: found {3 + len(extra) // 2} columns" in answer.err, answer.err
         assert "--columns" in answer.err and answer.out == ""
         answer = command("evaluate", runs[run], "--conll", path)
         assert answer.code == 2 and "--columns" in answer.err, answer.err

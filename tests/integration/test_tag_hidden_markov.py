@@ -47,9 +47,9 @@ def test_a_tagger_is_estimated_by_one_command(tmp_path: Path, command: Command) 
     answer = command(*estimate(tmp_path, "run"))
     assert answer.code == 0, answer.err
     assert (
-        "interpolation weights of labels:" in answer.err
+        "interpolation weights of label n-grams:" in answer.err
         and "for trigrams" in answer.err
-        and "suffixes of words" in answer.err
+        and "suffixes, of words" in answer.err
     )
     assert read_toml(tmp_path / "run" / "config.toml")["model"]["kind"] == "hidden-markov"
     (line,) = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())

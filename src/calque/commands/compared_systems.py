@@ -49,7 +49,7 @@ class Argument(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The path of the system, its search settings, and its kind: hypotheses (for an output file), run or model."""
+        """The path of the system, its search settings, and its kind: a file of outputs (hypotheses), run or model."""
         kind = "hypotheses" if self.is_file else "run" if (self.path / "model").is_dir() else "model"
         return {"path": str(self.path), "kind": kind, "settings": list(self.settings)}
 

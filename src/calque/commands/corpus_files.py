@@ -131,7 +131,7 @@ class CorpusFiles(NamedTuple):
 
 
 def _pair_option(files: CorpusFiles | HeldOutFiles, *, prefix: str) -> str:
-    """The first option given that names sentence pairs, such as --source, with this prefix; empty if there is none."""
+    """The first option for sentence pairs that was given, as `prefix` + name, e.g. --valid-source; "" if none was."""
     options = {"source": files.source, "target": files.target, **files.tables._asdict()}
     return next((f"{prefix}{option}" for option, paths in options.items() if paths), "")
 

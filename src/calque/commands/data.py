@@ -299,8 +299,8 @@ def _experiment(
     corpora = files.corpora()
     if not corpora and config is None:
         raise ConfigError(
-            "no corpora were given; give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, "
-            "--audio, --images or --config"
+            "no corpora were given; pass --source with --target, or one of --tsv, --csv, --jsonl, --text, --conll, "
+            "--sequences, --audio, --images or --config"
         )
     default = files.default_system if config is None and any(files.kinds) else None
     values = experiment_values(

@@ -202,5 +202,5 @@ def _finish(warnings: LineWarnings) -> None:
     """Summarises the warnings; raises an error if the vectors of some lines are not finite."""
     warnings.summarise()
     if warnings.errors:
-        lines = "1 line has" if warnings.errors == 1 else f"{warnings.errors:,} lines have"
-        raise RequestError(f"{warnings.name}: {lines} no finite vector; zeros were written instead")
+        lines = "1 line" if warnings.errors == 1 else f"{warnings.errors:,} lines"
+        raise RequestError(f"{warnings.name}: the vectors of {lines} are not finite; zeros were written instead")

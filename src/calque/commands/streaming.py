@@ -77,7 +77,7 @@ class AllWords:
         self.lines = self.translated = 0
 
     def count(self, translation: Translation) -> None:
-        """Counts a translation, unless its line is empty."""
+        """Adds the translation of one line to both counts; empty translations are not counted."""
         if best := next((candidate for candidate in translation.candidates if candidate.pieces), None):
             self.translated += 1
             self.lines += not best.shortlisted

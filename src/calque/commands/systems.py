@@ -37,7 +37,7 @@ def systems(
 
     if name is None:
         if scale != 1:
-            raise ConfigError("--scale needs the name of a system, e.g. calque systems luong2015 --scale 0.25")
+            raise ConfigError("--scale applies to one system; name it, e.g. calque systems luong2015 --scale 0.25")
         width = max(map(len, SYSTEMS))
         for key, system in SYSTEMS.items():
             typer.echo(f"{key:{width}}  {system.summary}")

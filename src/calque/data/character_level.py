@@ -102,7 +102,7 @@ def recognise(pairs: Iterable[Pair]) -> CharacterLevel | None:
 
 
 def side_kind(lines: Sequence[str]) -> SideKind:
-    """The kind of one side of a sample of pairs (symbols, word, features or text), given its lines."""
+    """What the source or target lines are: single words, symbols such as phonemes, words with features, or text."""
     if sum(len(line) > LONGEST for line in lines) > 0.01 * len(lines):
         return "text"
     if _are_words(lines):

@@ -149,7 +149,7 @@ def refuse_backward_times(times: Sequence[int], *, name: str = TIMES) -> None:
     for index, (before, after) in enumerate(pairwise(times), start=2):
         if after < before:
             raise ValueError(
-                f"{name}: item {index} is at {after}, before item {index - 1} at {before}; sort a user's items by time"
+                f"{name}: item {index} has time {after}, before item {index - 1} with {before}; sort items by time"
             )
 
 

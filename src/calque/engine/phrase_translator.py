@@ -106,7 +106,7 @@ class PhraseTranslator:
     ) -> Iterator[Translation]:
         """One translation per request, in order; raises the error of the first request that fails.
 
-        `search` must be the translator's own, as the settings of beam search do not apply to statistical models.
+        `search` must be None or the translator's own `search`, as the settings of neural search do not apply.
         """
         complete = (Request(request) if isinstance(request, str) else request for request in requests)
         completed = (

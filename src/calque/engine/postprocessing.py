@@ -1,4 +1,4 @@
-"""Turns hypotheses of search into candidates: text, confidence, signs of degeneration, details. Letter: S source."""
+"""Turns hypotheses of search into candidates: text, confidence, signs of degeneration, details. S: source length."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf

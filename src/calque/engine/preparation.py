@@ -173,7 +173,10 @@ def _refuse_types(request: Request) -> None:
     if request.long not in ("cut", "split"):
         raise ConfigError(f"`long` must be 'cut' or 'split'; found {request.long!r:.{_SHOWN}}")
     if request.replace_unknown is not None and not isinstance(request.replace_unknown, Mapping):
-        raise ConfigError(f"replace_unknown must be a dictionary; found {request.replace_unknown!r:.{_SHOWN}}")
+        raise ConfigError(
+            "replace_unknown must be a dict from source words to target words; found "
+            f"{request.replace_unknown!r:.{_SHOWN}}"
+        )
 
 
 def _search(request: Request, models: TranslationModels) -> SearchConfig:

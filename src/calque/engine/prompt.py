@@ -25,7 +25,7 @@ class PromptState(NamedTuple):
 
 
 class HistoryState(NamedTuple):
-    """The state of a decoding step that forbids repeated n-grams."""
+    """The state of a decoding step that forbids repeated n-grams: its inner state, and the tokens so far."""
 
     inner: Any
     history: Tensor  # [N,t], the tokens read so far

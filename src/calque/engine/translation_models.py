@@ -73,7 +73,7 @@ class TranslationModels(NamedTuple):
 
 
 def _without_blanks(texts: Sequence[str]) -> list[str]:
-    """The texts, with blank ones replaced by empty ones, because blank lines do not occur in training."""
+    """The texts; those that consist of white space are replaced by empty texts, since they say nothing either."""
     return ["" if text.isspace() else text for text in texts]
 
 

@@ -57,7 +57,7 @@ def ranking_scores(ranks: Sequence[int] | Array) -> dict[str, float]:
 def ranking_intervals(
     ranks: Sequence[int] | Array, *, samples: int = 1000, seed: int = 12345
 ) -> Mapping[str, Interval]:
-    """The value of every metric with its 95 % confidence interval, from a bootstrap over users."""
+    """Every ranking metric with its 95 % confidence interval, from one rank per user and a bootstrap over users."""
     statistics = user_statistics(ranks)
     users, generator = len(statistics), np.random.default_rng(seed)
     means = []

@@ -160,7 +160,7 @@ def phrase_misfits(sections: Sections) -> list[str]:
 
 
 def language_misfits(sections: Sections, model: LanguageModelConfig) -> list[str]:
-    """One sentence for each combination of settings that a language model cannot have."""
+    """The conflicts between these settings of a language model, one sentence each; an empty list if there are none."""
     training, task, search = sections.training, sections.task, sections.search
     reasons: dict[Setting, str] = {
         "objective": "training.objective is not supported for language models, which minimise cross-entropy; leave it "

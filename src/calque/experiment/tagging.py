@@ -177,7 +177,7 @@ class TaggingAssembly(BaseAssembly):
         model, tables = estimate_tagger(corpus, config=self.model, sizes=sizes, characters=vocabularies.characters)
         names = ("unigrams", "bigrams", "trigrams")
         weights = ", ".join(f"{weight:.3f} for {name}" for weight, name in zip(tables.weights, names, strict=False))
-        watch.say(f"interpolation weights of labels: {weights}")
+        watch.say(f"interpolation weights of label n-grams: {weights}")
         watch.say(
             f"unknown words are tagged by suffix: {len(tables.suffixes.keys):,} suffixes, of words that occur at most "
             f"{self.model.rare} times"

@@ -112,6 +112,6 @@ def png(pixels: Array) -> str:
 
 
 def draw_caption(path: Path, view: CaptionView, *, picture: str) -> list[str]:
-    """Draws the attention of every word over the image; returns warnings about missing fonts."""
+    """Draws the attention of every word over the image, to the file `path`; returns warnings about missing fonts."""
     assert picture in PICTURES
     return draw_attention(path, view.picture.pixels, view.words or [], side=view.side, title=view.best.text)

@@ -54,7 +54,7 @@ class Recorded:
     outputs: list[Tensor] = field(default_factory=list)  # [B,P,D] each; one per pass
 
     def states(self) -> dict[StateName, list[Tensor]]:
-        """The states by name: one tensor [B,D] per step of a recurrent layer, or one [B,P,D] of any other."""
+        """The states by name: of a recurrent layer, one tensor [B,D] per step; of others, one tensor [B,P,D]."""
         if self.steps:
             names: tuple[StateName, ...] = ("hidden", "cell")
             parts = zip(*(step.after for step in self.steps), strict=True)

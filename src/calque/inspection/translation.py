@@ -228,7 +228,7 @@ def _refuse_late_moves(moves: Sequence[Move], *, pieces: int) -> None:
     late = [move.target for move in moves if move.target > pieces]
     if late:
         raise ConfigError(
-            f"attention cannot be moved at target piece {late[0]}: the translation has only {pieces} pieces"
+            f"attention cannot be redirected at target piece {late[0]}: the translation has only {pieces} pieces"
         )
 
 

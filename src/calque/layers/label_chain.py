@@ -109,9 +109,9 @@ class LabelChain(NamedTuple):
         return totals
 
     def _backward(self) -> list[Tensor]:
-        """For each word, [B,U,Y]: the log-sum-exp of the scores of all labellings of later words.
+        """The log-sum-exp of the scores of all labellings of the words after each word, one tensor [B,U,Y] per word.
 
-        Each value assumes one label for the word before (U) and one for the word itself (Y).
+        Each value is conditioned on the label of the previous word (axis U) and of the word itself (axis Y).
         """
         words = self.emissions.shape[1]
         totals = [self._end(words - 1)]

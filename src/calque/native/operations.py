@@ -90,7 +90,7 @@ class FloatProduct(_Product):
 
 
 class Int8Product(_Product):
-    """W x + b with 8-bit integers: W = scales · levels, and every row of inputs has a scale of its own."""
+    """W x + b in 8 bits: W is stored as integers (`levels`) with a scale per row, and inputs are scaled row by row."""
 
     def __init__(self, levels: Tensor, scales: Tensor, bias: Tensor) -> None:
         self.outputs, self.inputs = levels.shape

@@ -242,7 +242,7 @@ def _deduplicate(values: Tensor, indices: Tensor, *, is_token: Tensor) -> tuple[
 
 
 def _is_waiting(progress: Progress, phrases: Phrases) -> Tensor:
-    """[B,C], whether hypotheses lack a phrase and none of the missing ones may start at this position."""
+    """[B,C], whether candidates lack required phrases, none of which the constraints allow to begin here."""
     missing = ~progress.met
     may_begin = (missing & phrases.free[:, None]).any(dim=-1) | progress.open | (progress.active != NONE)
     return missing.any(dim=-1) & ~may_begin

@@ -62,8 +62,8 @@ class Marks(NamedTuple):
 class Limits(NamedTuple):
     """Minimum and maximum length of each sentence's hypotheses, including the end mark.
 
-    A hypothesis of maximum − 1 tokens may still end; otherwise it is cut there. If minimum and maximum are equal, the
-    end mark is the only token allowed at that position.
+    A hypothesis of maximum − 1 tokens either takes the end mark as its last token or is cut off unfinished. If minimum
+    and maximum are equal, it can only take the end mark.
     """
 
     maximum: Tensor  # [B], at least 2

@@ -220,7 +220,9 @@ def _checked(path: Path, manifest: Manifest) -> Manifest:
     if match and step != int(match[1]):
         raise FolderError(f"{path} holds the checkpoint of step {step}: the folder was renamed or swapped")
     if not isinstance(manifest.details.get("scheduled"), bool):
-        raise FolderError(f"{path}: the manifest does not record whether the checkpoint was scheduled")
+        raise FolderError(
+            f"{path}: the manifest is damaged: it does not say whether this was a regular checkpoint ('scheduled')"
+        )
     return manifest
 
 

@@ -88,7 +88,7 @@ class ModelSelection:
             self._say(f"mean of {len(weights)} checkpoints, {judgement.summary} (kept)")
 
     def keep_unvalidated(self) -> None:
-        """Saves the current model of a run that stops before its first validation. A validated model replaces it."""
+        """Saves the current model of a run that stops before its first validation; resuming the run replaces it."""
         with self.records.watch.paused():
             self.learner.update_judged()
             self._save(Judgement(dict.fromkeys(self.job.judge.reports, math.nan)))

@@ -12,7 +12,7 @@ NOT_SCALARS = ("kind", "step", "best", "averaged")
 
 
 class TensorBoard:
-    """Writes lines of metrics.jsonl as scalars named KIND/NAME. Writes nothing if the folder is None."""
+    """Passes the values in metrics.jsonl on to TensorBoard, named KIND/NAME; does nothing if the folder is None."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

@@ -94,7 +94,7 @@ def test_columns_of_tsv_by_name(tmp_path: Path) -> None:
     ("content", "options", "message"),
     [
         ("en,de\na,b\nc\n", {}, r"line 3: found 1 column separated by ',', but the header has 2"),
-        ("en,de\nHello, you,Hallo\n", {}, r"line 2: 3 columns .* must be quoted"),
+        ("en,de\nHello, you,Hallo\n", {}, r"line 2: found 3 columns .* must be quoted"),
         ("a,b\nc,d,e\n", {"header": False}, r"line 2: found 3 columns separated by ',', but line 1 has 2"),
         ('en,de\n"a\nb"c,d\n', {}, r"line 2: column 1 has text after its closing quote: 'c,d'"),
         ('en,de\na,b\n"c,d\ne,f\n', {}, r"line 3: a quote is opened, but not closed by the end of the file at line 4"),

@@ -5,7 +5,7 @@
  "metrics": [{"name": "top1_to_target" | "top1_to_source" | "mrr_to_target" | "mrr_to_source", "title", "better"}…],
  "systems": [{"name", "path", "kind", "model", "speed", "run", "curves": as in translations.py,
    "scores": {metric: per cent}, "p_values": null | {metric: float},
-   "different": null | int}…],           // partners, in both directions, that only it or only the baseline ranks first
+   "different": null | int}…],           // retrievals, in both directions, in which either it or the baseline is right
  "randomisation": {"samples": int, "seed": int},                         // the test that gives the p-values
  "lengths": [{"label": words of the source, "count": int, "systems": [mean top-1 of both directions, per cent]}…],
  "sentences": {"total": int, "items": [{"line": int (from 1), "source": str, "target": str,
