@@ -42,7 +42,7 @@ def test_a_record_has_times_and_behaviours(tmp_path: Path) -> None:
     [
         ("u1", "the user 'u1' has no items"),
         ('{"user": "u", "items": []}', "the user 'u' has no items"),
-        ('{"user": "u", "items": ["a", "b"], "times": [5, 4]}', "item 2 is at 4, before item 1 at 5"),
+        ('{"user": "u", "items": ["a", "b"], "times": [5, 4]}', "item 2 has time 4, before item 1 with 5"),
         ('{"user": "u", "items": ["a", "b"], "times": [5]}', "2 items, but 1 times"),
         ('{"user": "u", "items": ["a"], "times": ["5"]}', 'expected a number of seconds, found "5"'),
         ('{"user": "u", "items": ["a"], "times": [1e300]}', "is out of range"),

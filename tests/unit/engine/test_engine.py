@@ -53,7 +53,7 @@ BAD: dict[str, tuple[Request, type[CalqueError], str]] = {
     "half a line": (Request("a", line=1.5), ConfigError, "line must be a whole number"),  # type: ignore[arg-type]
     "soon": (Request("a", timeout="soon"), ConfigError, "timeout must be a number"),  # type: ignore[arg-type]
     "fold": (Request("a", long="fold"), ConfigError, "`long` must be 'cut' or 'split'"),  # type: ignore[arg-type]
-    "words": (Request("a", replace_unknown=["a"]), ConfigError, "must be a dictionary"),  # type: ignore[arg-type]
+    "words": (Request("a", replace_unknown=["a"]), ConfigError, "must be a dict from"),  # type: ignore[arg-type]
     "places that are none": (Request("a", required=("a",), places=("x",)), TextError, "places"),  # type: ignore[arg-type]
     "far": (Request("a", line=1 << 70, search=SAMPLING), ConfigError, "line must be a whole number"),
     "too many samples": (Request("a", nbest=10**20, search=SAMPLING), ConfigError, "nbest must be a whole number"),

@@ -105,7 +105,7 @@ def test_an_error_concerns_its_own_request_alone(runs) -> None:
     bad = [
         (History(["g0i0"]), "1 items, but 0 times"),
         (History(["g0i0"], [1.0]), "1 items, but 0 behaviours"),
-        (History(["g0i0", "g0i1"], [5, 4], ["view", "view"]), "item 2 is at 4, before item 1 at 5"),
+        (History(["g0i0", "g0i1"], [5, 4], ["view", "view"]), "item 2 has time 4, before item 1 with 5"),
         (
             History(["g0i0"], [5], ["view"], now=3),
             "now (3) is earlier than the time of the last item in the history (5)",
