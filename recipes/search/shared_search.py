@@ -113,7 +113,7 @@ def batches(
     encoded = translator.tokenizers.source.encode_many(sources)
     order = sorted(range(len(encoded)), key=lambda place: (-len(encoded[place]), place))
     while order:
-        count = max(1, search.batch_tokens // (len(encoded[order[0]]) + 1))
+        count = max(1, search.batch_positions(translator.device) // (len(encoded[order[0]]) + 1))
         places, order = order[:count], order[count:]
         source = pad_source([encoded[place] for place in places])
         yield (

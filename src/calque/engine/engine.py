@@ -208,7 +208,7 @@ class Engine:
             return given_up
         first = self._waiting[0]
         group = [entry for entry in self._waiting if entry.job.key == first.job.key]
-        for batch in _batches(group, settings=first.job.settings):
+        for batch in _batches(group, budget=self._budget(first.job.settings)):
             if any(entry is first for entry in batch):
                 taken = {(id(entry.job), entry.number) for entry in batch}
                 self._waiting = [entry for entry in self._waiting if (id(entry.job), entry.number) not in taken]
@@ -234,11 +234,15 @@ class Engine:
         """Decodes entries with the same settings; where a shortlist proves too small, decodes again without it."""
         settings = entries[0].job.settings
         doubtful: list[Entry] = []
-        for batch in _batches(entries, settings=settings):
+        for batch in _batches(entries, budget=self._budget(settings)):
             doubtful += self._decode_isolated(batch, settings, inspection=inspection)
         all_words = with_all_words(settings)
-        for batch in _batches(doubtful, settings=all_words):
+        for batch in _batches(doubtful, budget=self._budget(all_words)):
             self._decode_isolated(batch, all_words, inspection=inspection)
+
+    def _budget(self, settings: Settings) -> int:
+        positions = settings.search.batch_positions(self.models.device)
+        return budget_of(settings.search, positions=positions, nbest=settings.nbest)
 
     def _decode_isolated(
         self, batch: Sequence[Entry], settings: Settings, *, inspection: Inspection = UNWATCHED
@@ -356,9 +360,8 @@ def _all_parts(jobs: Iterable[Job]) -> Iterator[tuple[Job, int]]:
     return ((job, number) for job in jobs for number in range(len(job.parts)))
 
 
-def _batches(entries: Sequence[Entry], *, settings: Settings) -> Iterator[list[Entry]]:
+def _batches(entries: Sequence[Entry], *, budget: int) -> Iterator[list[Entry]]:
     """Batches of similar lengths, longest first, each within the budget of padded positions."""
-    budget = budget_of(settings.search, nbest=settings.nbest)
     order = sorted(entries, key=lambda entry: -len(entry.part.source.ids))  # stable
     start = 0
     while start < len(order):
@@ -367,10 +370,10 @@ def _batches(entries: Sequence[Entry], *, settings: Settings) -> Iterator[list[E
         start += count
 
 
-def budget_of(search: SearchConfig, *, nbest: int) -> int:
-    """The maximum number of padded source positions in a batch; it is lower if search keeps many hypotheses."""
+def budget_of(search: SearchConfig, *, positions: int, nbest: int) -> int:
+    """The maximum number of padded source positions in a batch: `positions`, or fewer for more than 5 hypotheses."""
     hypotheses = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
-    return search.batch_tokens * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, hypotheses)
+    return positions * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, hypotheses)
 
 
 def with_all_words(settings: Settings) -> Settings:

@@ -213,7 +213,7 @@ class Translator(EmbedsText):
             lengths = [len(target.numbered.ids) + 1 for target in encoded_targets]
             order = sorted(range(len(numbered)), key=lambda place: (-lengths[place], place))
             results: dict[int, Scored] = {}
-            for batch in _batches(order, lengths, budget=self.search.batch_tokens):
+            for batch in _batches(order, lengths, budget=self.search.batch_positions(self.device)):
                 rows = [encoded_targets[place].numbered.ids for place in batch]
                 with lock_of(self.model), self.model.evaluating():
                     scores = self._models.force_decode(

@@ -64,7 +64,7 @@ class CaptioningJudge:
 
     @property
     def positions(self) -> int:
-        return max(self.batch.budget, self.captioner.search.batch_tokens)
+        return max(self.batch.budget, self.captioner.search.batch_positions(self.captioner.device))
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
         assert model is self.captioner.model
@@ -73,7 +73,7 @@ class CaptioningJudge:
             if stop():
                 raise StoppedError
 
-        greedy = greedy_search(self.captioner.search, parts=parts)
+        greedy = greedy_search(self.captioner.search, device=self.captioner.device, parts=parts)
         captions = [candidate.text for candidate in self.captioner.caption_store(self.store, search=greedy, poll=poll)]
         batch = self.batch.model_copy(update={"tokens": max(2, self.batch.budget // parts)})
         loss = self.captioner.store_loss(self.store, batch=batch, poll=poll)

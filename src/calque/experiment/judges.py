@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from calque.data.batching import BatchConfig
@@ -64,7 +65,7 @@ class TranslationJudge:
 
     @property
     def positions(self) -> int:
-        return max(self.batch.budget, self.translator.search.batch_tokens)
+        return max(self.batch.budget, self.translator.search.batch_positions(self.translator.device))
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
         assert model is self.translator.model
@@ -74,7 +75,7 @@ class TranslationJudge:
                 raise StoppedError
 
         references = self.held_out.references
-        greedy = greedy_search(self.translator.search, parts=parts)
+        greedy = greedy_search(self.translator.search, device=self.translator.device, parts=parts)
         stream = self.translator.stream(self.held_out.sources, search=greedy, poll=poll)
         candidates = [translation.candidates[0] for translation in stream]
         translations = [candidate.text for candidate in candidates]
@@ -112,8 +113,9 @@ class TranslationJudge:
         return f"validation loss {values['loss']:.3f}, {scores}"
 
 
-def greedy_search(search: SearchConfig, *, parts: int) -> SearchConfig:
+def greedy_search(search: SearchConfig, *, device: torch.device, parts: int) -> SearchConfig:
     """The settings of greedy search, with the length limits of `search` and its batch size divided by `parts`."""
     keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit")
     limits: dict[str, Any] = {key: getattr(search, key) for key in keys}
-    return SearchConfig(beam=1, length_penalty=0.0, batch_tokens=max(1, search.batch_tokens // parts), **limits)
+    positions = max(1, search.batch_positions(device) // parts)
+    return SearchConfig(beam=1, length_penalty=0.0, batch_tokens=positions, **limits)

@@ -233,17 +233,22 @@ def test_ratios_are_exact(hundredths: int) -> None:
 # --- Batches ---
 
 
+def test_batches_are_smaller_on_a_cpu_unless_their_size_is_set() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert (SearchConfig().batch_positions(cpu), SearchConfig().batch_positions(gpu)) == (2000, 4000)
+    assert {SearchConfig(batch_tokens=70).batch_positions(device) for device in (cpu, gpu)} == {70}
+
+
 def test_wider_beams_have_smaller_batches_and_the_same_translations() -> None:
-    usual = SearchConfig(batch_tokens=4000)
-    assert [budget_of(usual.model_copy(update={"beam": beam}), nbest=1) for beam in (1, 5, 10, 40, 1000)] == [
+    assert [budget_of(SearchConfig(beam=beam), positions=4000, nbest=1) for beam in (1, 5, 10, 40, 1000)] == [
         4000,
         4000,
         2000,
         500,
         20,
     ]
-    assert budget_of(SearchConfig(method="sample", batch_tokens=4000), nbest=20) == 1000
-    assert budget_of(SearchConfig(method="risk", batch_tokens=4000, samples=50), nbest=1) == 400
+    assert budget_of(SearchConfig(method="sample"), positions=4000, nbest=20) == 1000
+    assert budget_of(SearchConfig(method="risk", samples=50), positions=4000, nbest=1) == 400
     translator = garbage(TOKENIZERS["words"](), beam=20, maximum=8)
     small, large = [
         list(translator.stream(LINES[:12], search=translator.search.model_copy(update=change))) for change in TOKENS
