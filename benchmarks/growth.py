@@ -238,6 +238,7 @@ def decoding_work(setting: Setting) -> Callable[[], object]:
     import random
 
     from calque.engine.translator import Translator
+    from calque.layers.packed import pack
     from calque.search.settings import SearchConfig
     from calque.text import PIECES, Tokenizers, TokensTokenizer, Vocabulary
 
@@ -248,6 +249,7 @@ def decoding_work(setting: Setting) -> Callable[[], object]:
         beam=setting.beam, minimum=length, maximum=length, source_limit=length, batch_tokens=max(4000, 2 * length)
     )
     model = random_model(setting.vocabulary).eval()
+    pack(model)  # as `calque.load` does
     translator = Translator(model, Tokenizers(tokenizer, tokenizer), config=small_config(), search=search)
     generator = random.Random(1)
     lines = [" ".join(generator.choices(words, k=length)) for _ in range(setting.sentences)]

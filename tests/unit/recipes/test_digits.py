@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 from recipes.digits import run
-from recipes.digits.corpus import RATE, SPEAKERS, WORDS, read_recordings, write_corpus
+from recipes.digits.corpus import QUIETER, RATE, SPEAKERS, WORDS, digit_string, read_recordings, write_corpus
 from recipes.digits.tones import WORDS as TONES
 from recipes.digits.tones import write_tones
 
@@ -33,10 +33,10 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_strings_consist_of_their_speakers_recordings(archive: Path, tmp_path: Path) -> None:
-    write_corpus(archive, tmp_path / "out", train=12, test=5)
+    write_corpus(archive, tmp_path / "out", train=5, test=12)
     lengths = set()
     for place, speaker in enumerate(SPEAKERS):
-        rows = [json.loads(line) for line in (tmp_path / "out" / speaker / "train.jsonl").read_text().splitlines()]
+        rows = [json.loads(line) for line in (tmp_path / "out" / speaker / "test.jsonl").read_text().splitlines()]
         assert len(rows) == 12
         for row in rows:
             samples, rate = soundfile.read(tmp_path / "out" / speaker / row["audio"])
@@ -49,6 +49,20 @@ def test_strings_consist_of_their_speakers_recordings(archive: Path, tmp_path: P
             for start, level in zip(starts, levels, strict=True):
                 assert samples[start + 300 : start + 900].mean() == pytest.approx(level, abs=2e-3)
     assert lengths <= set(range(1, 8)) and len(lengths) == 7
+
+
+def test_digits_of_training_strings_differ_in_level_and_strings_in_noise(archive: Path) -> None:
+    takes = read_recordings(archive)[SPEAKERS[-1]]
+    gains, noises = [], []
+    for seed in range(60):
+        plain, text = digit_string(takes, generator=np.random.default_rng(seed))
+        varied, _ = digit_string(takes, generator=np.random.default_rng(seed), varied=True)
+        digit = WORDS.index(text.split()[0])
+        start = int(np.flatnonzero(np.abs(plain) > 0.1)[0])
+        gains.append(20 * np.log10(varied[start : start + 1200].mean() / takes[digit][0].mean()))
+        noises.append(20 * np.log10(varied[: start - 1].std()))
+    assert -QUIETER - 0.5 < min(gains) < -0.8 * QUIETER and -0.2 * QUIETER < max(gains) < 0.5
+    assert max(noises) - min(noises) > 20
 
 
 def test_the_same_seed_writes_the_same_bytes(archive: Path, tmp_path: Path) -> None:
