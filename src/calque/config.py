@@ -139,7 +139,7 @@ def override(values: Values, assignments: Sequence[str], *, of: type[Config] | N
 
 
 def _table_at(values: Values, path: Sequence[str]) -> Values:
-    """The table at a path, or an empty table if there is none."""
+    """The nested table of `values` at a path of section names; an empty table if there is none."""
     table: Any = values
     for section in path:
         table = table.get(section) if isinstance(table, dict) else None
@@ -147,7 +147,7 @@ def _table_at(values: Values, path: Sequence[str]) -> Values:
 
 
 def _parse_assignment(assignment: str) -> tuple[list[str], object]:
-    """The dotted key of an assignment, split into parts, and its value."""
+    """The parts of the dotted key, and the value, of an assignment such as training.steps=500."""
     key, separator, text = assignment.partition("=")
     if not separator or not key.strip():
         raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
@@ -199,7 +199,7 @@ def explicit_values(config: Config) -> Values:
 
 
 def _dropped_keys(root: type[BaseModel], path: Sequence[str], *, before: object, after: object) -> set[str]:
-    """The keys of kind `before` (None: the default kind) that kind `after` lacks or declares with another type."""
+    """The keys of a section of kind `before` (None: the default) that kind `after` lacks or has with another type."""
     configs, default = [root], None
     for section in path:
         fields = [config.model_fields[section] for config in configs if section in config.model_fields]
@@ -227,7 +227,7 @@ def _explicit(value: object) -> object:
 
 
 def _table(config: Config, *, name: str, comments: bool, kinds: Sequence[str] = ()) -> Iterator[str]:
-    """The lines of a config's TOML table; `kinds` are the alternative values of its `kind`, if any."""
+    """Yields the lines of a config as a TOML table; `kinds` are the possible values of its key `kind`, if any."""
     tables: list[tuple[str, Config, list[str]]] = []
     fields = sorted(
         type(config).model_fields.items(), key=lambda item: item[0] != "kind"
@@ -278,7 +278,7 @@ def _value(value: object) -> str:
 
 
 def _utf8(text: str) -> str:
-    """Returns the text. Raises a ConfigError for a path that is not UTF-8, whose bytes Python turns into surrogates."""
+    """Returns `text` unchanged; raises a ConfigError for a path that is not UTF-8, which contains surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -352,7 +352,7 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as messages show it: shortened if it is long."""
+    """A value as error messages show it: its repr, shortened if it is long."""
     try:
         return _shortened(repr(value))
     except ValueError:  # Python does not convert integers of more than a few thousand digits to text
@@ -364,7 +364,7 @@ def _shortened(text: str) -> str:
 
 
 def _common_sections(first: str, second: str) -> int:
-    """The number of leading sections that two dotted keys share."""
+    """The number of leading parts that two dotted keys have in common: 2 for a.b.c and a.b.d."""
     pairs = zip(first.split("."), second.split("."), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
@@ -376,7 +376,7 @@ def _suggest(value: object, expected: str) -> str:
 
 
 def _kinds(owner: type[BaseModel] | None, location: Sequence[str | int]) -> dict[Any, type[BaseModel]]:
-    """The config classes, by their `kind`, that are allowed as the value of a key of `owner`."""
+    """The config classes, by their `kind`, allowed as the value of the last key in `location`, a field of `owner`."""
     name = next((part for part in reversed(location) if isinstance(part, str)), "")
     field = owner.model_fields.get(name) if owner else None
     return {tag: config for config in _configs(field.annotation) for tag in _tags(config)} if field else {}
@@ -385,9 +385,9 @@ def _kinds(owner: type[BaseModel] | None, location: Sequence[str | int]) -> dict
 def _locate(
     root: type[BaseModel], location: Sequence[str | int]
 ) -> tuple[str, type[BaseModel] | None, list[type[BaseModel]]]:
-    """The dotted key of an error's location, the config that owns the key, and the alternatives to that config.
+    """The dotted key of a pydantic error's `location`, the config class with that key, and the members of its union.
 
-    The key omits the union tags that pydantic inserts; there are alternatives only if the config belongs to a union.
+    The key omits the union tags that pydantic inserts; there are no members if the class belongs to no union.
     """
     key, owner = "", root
     alternatives: list[type[BaseModel]] = [root]
@@ -410,7 +410,7 @@ def _locate(
 
 @lru_cache(maxsize=8)
 def _paths_ending(root: type[BaseModel]) -> dict[str, tuple[str, ...]]:
-    """The dotted keys of all settings in sections of a config, grouped by the last part of the key."""
+    """Maps a key's last part to all dotted keys of a config that end in it; top-level keys are left out."""
     paths: dict[str, tuple[str, ...]] = {}
     for path in _paths(root):
         sections, _, last = path.rpartition(".")
@@ -420,7 +420,7 @@ def _paths_ending(root: type[BaseModel]) -> dict[str, tuple[str, ...]]:
 
 
 def _paths(config: type[BaseModel], *, name: str = "") -> Iterator[str]:
-    """Every dotted key of a config, including those of all union alternatives."""
+    """Yields every dotted key of a config class, in every alternative of its unions; `name` is put in front."""
     for key, field in config.model_fields.items():
         yield _join(name, key)
         for section in _configs(field.annotation):
@@ -433,7 +433,7 @@ def _tags(config: type[BaseModel]) -> tuple[Any, ...]:
 
 
 def _configs(annotation: object) -> list[type[BaseModel]]:
-    """Every config class that occurs in an annotation."""
+    """Every config class that occurs in a type annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [config for part in get_args(annotation) for config in _configs(part)]

@@ -168,7 +168,7 @@ def test_models_of_other_tasks_have_vectors_too(others, name: str, corpus, tmp_p
         assert np.allclose(np.load(output), expected, atol=1e-5)
         assert np.allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5)
     answer = command("embed", others[name], "--side", "source", stdin=b"a\n")
-    assert answer.code == 2 and f"--side: this is {OTHERS[name]}, which encodes sources like targets" in answer.err
+    assert answer.code == 2 and f"--side: this is {OTHERS[name]}, which does not distinguish" in answer.err
     answer = command("evaluate", others[name], "--source", corpus["source"], "--target", corpus["source"], "--json")
     assert json.loads(answer.out)["mean"] == {"top1": 100.0, "top5": 100.0, "mrr": 100.0}
 

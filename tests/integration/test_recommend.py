@@ -54,7 +54,7 @@ def test_a_line_that_is_not_utf8_is_reported_and_the_others_answered(runs, comma
     lines = b"u1 g0i0 g0i1\nu2 g\xff0\nu3 g0i2\n"
     alone = command("recommend", runs["items"], stdin=lines.splitlines(keepends=True)[2]).out
     answer = command("recommend", runs["items"], stdin=lines)
-    refused(answer, "standard input: line 2: byte 5 is not UTF-8", "1 line could not be read")
+    refused(answer, "standard input: line 2: byte number 5 of the line is not UTF-8", "1 line could not be read")
     assert len(answer.out.splitlines()) == 3 and answer.out.endswith(f"\n\n{alone}")
 
 
@@ -114,7 +114,10 @@ def test_a_bad_line_is_left_empty_and_its_neighbours_are_answered(runs, command:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"u1 \xff\n", "line 1: byte 4 is not UTF-8"), (gzip.compress(b"u1 a b c\n" * 99, mtime=0)[:-9], "damaged gzip")],
+    [
+        (b"u1 \xff\n", "line 1: byte number 4 of the line is not UTF-8"),
+        (gzip.compress(b"u1 a b c\n" * 99, mtime=0)[:-9], "damaged gzip"),
+    ],
 )
 def test_files_that_cannot_be_read_are_named(runs, tmp_path: Path, command: Command, content, message) -> None:
     path = tmp_path / "users"

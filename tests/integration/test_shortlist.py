@@ -260,7 +260,7 @@ def test_files_in_place_of_the_runs_data(
     alone = command("shortlist", model, *OPTIONS)
     assert (
         alone.code,
-        "not a run, so its training data is unknown; name two text files whose lines correspond" in alone.err,
+        "not a run folder, so the training data of its model is unknown; name two text files" in alone.err,
     ) == (
         2,
         True,

@@ -155,7 +155,7 @@ def test_a_tagger_is_evaluated(runs, tmp_path, command: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "columns"], "standard input: line 1: 1 columns separated by spaces, expected at least 2"),
+        (["--format", "columns"], "standard input: line 1: found 1 columns separated by spaces, expected at least 2"),
         ([], "also reads the column pos"),
         (["--columns", "form,chunk"], "'pos', but the columns are form, chunk"),
         (["--format", "conllu", "--append"], "--append needs a column file"),

@@ -179,7 +179,7 @@ def test_a_frequent_warning_is_given_for_ten_lines_and_counted(command: Command,
     invalid = warnings("UTF-8", command("translate", trained, "--invalid", "replace", stdin=b"a\xff\na b\xff\n" * 6))
     assert (len(invalid), invalid[1], invalid[-1]) == (
         11,
-        "standard input: line 2: byte 4 is not UTF-8",
+        "standard input: line 2: byte number 4 of the line is not UTF-8",
         "standard input: 12 lines in all: not UTF-8",
     )
     few = warnings("too long", command("translate", trained, "source_limit=2", stdin=b"a b c d\n" * 10))

@@ -167,7 +167,7 @@ def align(
 
 
 def _corpus(source: Path | None, target: Path | None, tables: Tables, *, columns: TableColumns) -> "PairCorpus":
-    """Returns the corpus that the options name; raises a ConfigError unless they name exactly one."""
+    """The one corpus that the command's options name; raises a ConfigError if they name none or several."""
     from calque.data.corpora import DataConfig
 
     columns.check(tables)
@@ -183,7 +183,7 @@ def _corpus(source: Path | None, target: Path | None, tables: Tables, *, columns
 
 
 def _check(pairs: "TextPairs", *, maximum: int, name: str) -> None:
-    """Raises a DataError if there is nothing to align; warns about text that seems to have no spaces between words."""
+    """Raises a DataError if no pair has 1 to `maximum` words on each side; warns if text seems to lack spaces."""
     usable = pairs.counts(maximum=maximum).usable
     if not usable:
         raise DataError(
@@ -201,7 +201,7 @@ def _check(pairs: "TextPairs", *, maximum: int, name: str) -> None:
 
 
 def _align(pairs: "TextPairs", settings: "AlignmentSettings", *, direction: str) -> "WordAlignments":
-    """Aligns in one direction, and prints a line of progress per iteration."""
+    """Aligns the words of all pairs in one direction, forward or backward; prints a line per EM iteration."""
     from calque.commands.progress import preparing
     from calque.statistics.em import Iteration, Observer
     from calque.statistics.word_alignment import align_words
@@ -226,7 +226,7 @@ def _align(pairs: "TextPairs", settings: "AlignmentSettings", *, direction: str)
 def _symmetrised(
     forward: "WordAlignments | None", backward: "WordAlignments | None", *, pairs: int, method: Any
 ) -> Iterator[list[tuple[int, int]]]:
-    """Yields the symmetrised links of each pair; `forward` or `backward` may be None if the method does not use it."""
+    """Yields the symmetrised word alignment of each pair; a direction that `method` does not use may be None."""
     from calque.statistics.symmetrisation import symmetrise
 
     for pair in range(pairs):
@@ -236,7 +236,7 @@ def _symmetrised(
 
 
 def _write_lexicon(path: Path, table: "LexicalTable", pairs: "TextPairs") -> None:
-    """Writes the likely translations of every source word; the empty (NULL) word is written as an empty string."""
+    """Writes every source word's likely translations and their probabilities; the NULL word is an empty string."""
     from calque.commands.output import sink
 
     with sink(path) as out:

@@ -154,7 +154,7 @@ def _candidates(caption: "Caption", *, attention: bool) -> list[dict[str, Any]]:
 
 
 def _refuse_pictures(captioner: "Captioner", folder: Path) -> None:
-    """Creates the folder for the pictures; raises an error if attention cannot be drawn, before any image is read."""
+    """Creates the folder for attention pictures; an error if the model has no attention or matplotlib is missing."""
     if not captioner.attends:
         raise ConfigError("--attention: this model has no attention; leave the option out")
     if find_spec("matplotlib") is None:
@@ -166,7 +166,7 @@ def _refuse_pictures(captioner: "Captioner", folder: Path) -> None:
 
 
 def _picture_names(paths: Sequence[Path]) -> list[str]:
-    """A file name without suffix for each image; repeated names are numbered."""
+    """A file name, without suffix, for the picture of each image; repeated names are numbered."""
     names: list[str] = []
     for path in paths:
         stem, number = path.stem or "image", 2

@@ -54,7 +54,7 @@ def is_conllu(path: Path, *, columns: str | None = None) -> bool:
 
 
 def _starts_as_conllu(path: Path) -> bool:
-    """Whether the first line that is neither empty nor a comment is a word line of CoNLL-U."""
+    """Whether a file's first line that is neither empty nor a comment is a CoNLL-U line; False for a pipe."""
     from calque.data.lines import path_lines
 
     if is_pipe(path) or not path.is_file():

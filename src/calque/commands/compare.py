@@ -75,7 +75,9 @@ def compare(
     train_source: Annotated[
         list[Path] | None, file_option(help="The source side of the training data; by default that of the first run.")
     ] = None,
-    train_target: Annotated[list[Path] | None, file_option(help="The target side of the training data.")] = None,
+    train_target: Annotated[
+        list[Path] | None, file_option(help="The target side of the training data; by default that of the first run.")
+    ] = None,
     train_text: Annotated[
         list[Path] | None, file_option(help="With --text: the training text; by default that of the first run.")
     ] = None,

@@ -59,7 +59,7 @@ def compare_labels(request: ComparisonRequest) -> Document:
 
 
 def _layout(path: Path, *, columns: str | None, tagger: "Tagger | None") -> "tuple[ColumnLayout, str, str]":
-    """The layout of the file, and the names of its label column and its word column."""
+    """The column layout of a file of labelled words, and the names of its label column and its word column."""
     from calque.engine.tag_files import ColumnLayout
 
     is_columns = bool(columns or (tagger is not None and tagger.columns))

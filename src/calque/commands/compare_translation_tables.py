@@ -149,7 +149,7 @@ def _ngrams(document: Document, names: Sequence[str]) -> Iterator[Block]:
 
 
 def _sentences(document: Document, names: Sequence[str]) -> Iterator[Block]:
-    """The sentences with the largest differences between the first two systems, in either direction."""
+    """Yields titled lists of the sentences on which each of the first two systems most outscores the other."""
     metric = document["metrics"][0]
     sign = 1 if metric["better"] == "higher" else -1
     items = document["sentences"]["items"]

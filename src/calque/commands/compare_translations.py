@@ -101,10 +101,10 @@ def _count_training(
     corpora: "list[Corpus] | None",
     progress: Callable[[str, int, int], None],
 ) -> "Training | None":
-    """Counts the test set's words in the training data, and finds which of its n-grams and sources occur there.
+    """Counts the test set's words in the training data, and finds the test set's n-grams and sources that occur there.
 
-    The training data is `corpora` or, if that is None, the data of the first run that records it. Returns None if there
-    is no training data.
+    The training data is `corpora` or, if that is None, the data of the first compared run whose data is recorded and
+    still exists. Returns None if there is no training data.
     """
     from calque.data.corpora import PairCorpus, paths
     from calque.evaluation.comparison.training_overlap import count_training
@@ -139,7 +139,7 @@ def _counted(rows: Iterator[tuple[str, ...]], progress: Callable[[str, int, int]
 
 
 def _label_words(run: Path, test: "EvaluationSet", systems: "Sequence[System]", *, options: Options) -> "WordLabels":
-    """The labels that a tagger predicts for the words of references and hypotheses."""
+    """The labels that the tagger of `run` predicts for the words of the references and of all systems' outputs."""
     from calque.engine import Sentence, load_tagger
     from calque.evaluation.comparison.translations import EvaluationWords, WordLabels
     from calque.evaluation.comparison.word_accuracy import LabelledWord

@@ -89,7 +89,7 @@ def read_arguments(systems: Sequence[str], groups: Sequence[str]) -> list[Argume
 
 
 def _argument(text: str, *, named: bool = True) -> Argument:
-    """The system of PATH, NAME=PATH, PATH:KEY=VALUE or NAME=PATH:KEY=VALUE; names are parsed only if `named`."""
+    """Parses [NAME=]PATH[:KEY=VALUE…], a system and its search settings; unless `named`, NAME= is part of the path."""
     if Path(text).exists():
         return Argument("", Path(text))
     if (match := SETTINGS.fullmatch(text)) is not None:
@@ -187,7 +187,7 @@ def _translate_statistically(
 def _translated(
     argument: Argument, translator: "Translator | PhraseTranslator", sources: Sequence[str], *, search: "SearchConfig"
 ) -> Translated:
-    """The translations of a model, with facts about it; warns about sources that are too long."""
+    """Translates `sources`; returns the translations and facts about the model. Warns if long sources were cut."""
     from calque.commands.progress import counting
 
     texts, cut, started = [], 0, time.perf_counter()

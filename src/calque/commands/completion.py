@@ -41,7 +41,7 @@ def search_keys(incomplete: str = "") -> list[str]:
 
 
 def _fields(section: str) -> Iterator[str]:
-    """The keys of a config section, without those that are subsections."""
+    """Yields the keys of a config section whose values are not sections themselves."""
     file, class_name = SECTIONS[section]
     classes = (node for node in ast.parse(_source(file)).body if isinstance(node, ast.ClassDef))
     for node in next((node.body for node in classes if node.name == class_name), []):

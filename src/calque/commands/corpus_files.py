@@ -124,14 +124,15 @@ class CorpusFiles(NamedTuple):
                 *systems, last = kind.systems
                 listed = f"--system {', '.join(systems)} or {last}"
                 raise ConfigError(
-                    f"--{kind.option} is for {kind.model} ({listed}); {READS.get(task, READS['translation'])}"
+                    f"--{kind.option} is for {kind.model} ({listed}), but the task is {task}; "
+                    f"{READS.get(task, READS['translation'])}"
                 )
         if self.pair_option and task in {kind.task for kind in KINDS}:
             raise ConfigError(f"{self.pair_option}: {READS[task]}")
 
 
 def _pair_option(files: CorpusFiles | HeldOutFiles, *, prefix: str) -> str:
-    """The first option for sentence pairs that was given, as `prefix` + name, e.g. --valid-source; "" if none was."""
+    """The first given option for sentence pairs, e.g. --valid-source for the prefix "--valid-"; "" if none is given."""
     options = {"source": files.source, "target": files.target, **files.tables._asdict()}
     return next((f"{prefix}{option}" for option, paths in options.items() if paths), "")
 

@@ -72,7 +72,7 @@ KINDS = (
 READS = {
     "translation": "this system reads pairs: give --source and --target",
     "embedding": "this system reads pairs: give --source and --target",
-    "language-modelling": "a language model reads no source; give --text, or a --system that translates",
+    "language-modelling": "a language model reads no source, only text: give --text, or a --system that translates",
     "tagging": "a tagger reads words and labels: give --conll instead of --source, --target or --text",
     "recommendation": "a recommender reads sequences of items: give --sequences instead of text",
     "recognition": "a speech recogniser reads recordings: give --audio MANIFEST",

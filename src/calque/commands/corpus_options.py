@@ -50,14 +50,14 @@ def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class _OptionGroup(NamedTuple):
-    """Options of a command, and the function that gathers their values."""
+    """A group of command-line options, and the function that gathers their values into one object."""
 
     options: Sequence[inspect.Parameter]
     gather: Callable[..., CorpusFiles | HeldOutFiles]
 
 
 def _option_groups() -> dict[str, _OptionGroup]:
-    """Maps each parameter of a command to the group of options that it receives."""
+    """The option groups, by the command's parameter (files, valid or test) that receives their gathered values."""
     held_out = "Validation sources; by default, 1 % of the training pairs is held out (at least 50, at most 2,000)."
     return {
         "files": _OptionGroup(list(inspect.signature(_named_files).parameters.values()), _named_files),
@@ -72,7 +72,7 @@ def _option_groups() -> dict[str, _OptionGroup]:
 
 
 def _held_out_options(role: str, *, label: str, sources: str, panel: str) -> _OptionGroup:
-    """The options `--ROLE-source`, `--ROLE-target` and so on; `sources` is the help text of the first."""
+    """The options --ROLE-source, --ROLE-target and so on for `role`; `sources` is the help text of --ROLE-source."""
     helps = {
         "source": sources,
         "target": f"{label} targets.",

@@ -123,7 +123,7 @@ def check(
 
 
 def _test_files(files: CorpusFiles, test: HeldOutFiles) -> CorpusFiles:
-    """The files of the test set, with the column options that apply to them."""
+    """The test set's files as `CorpusFiles`, with those column options of the training `files` that apply to them."""
     pair_corpora(test.source, test.target, options=("--test-source", "--test-target"))
     columns = None if all(is_conllu(path, columns=files.columns) for path in test.conll or ()) else files.columns
     return CorpusFiles(**test._asdict(), table_columns=files.table_columns.of(test.tables), columns=columns)
@@ -267,9 +267,9 @@ def scenes(
 def _plan(
     files: CorpusFiles, overrides: list[str] | None, *, config: Path | None, system: str | None
 ) -> "tuple[DataConfig, Preparation, str]":
-    """The corpora, their preparation, and a message if their text settings were chosen automatically.
+    """The corpora, how to prepare them, and a message if the text settings were chosen automatically, else "".
 
-    For pairs without a config, torch is not imported.
+    For sentence pairs without a config or system, this avoids importing torch if possible.
     """
     from calque.data.pair_settings import plan_pairs
 

@@ -142,7 +142,8 @@ def reader_of(loaded: "Loaded", side: str | None, *, default: str, option: str) 
         return loaded.vector_reader(choice(side or default, SIDES, option=option))
     if side is not None:
         raise ConfigError(
-            f"{option}: this is {model_kind(loaded)}, which encodes sources like targets; leave the option out"
+            f"{option}: this is {model_kind(loaded)}, which does not distinguish sources from targets; leave the "
+            "option out"
         )
     if isinstance(loaded, EmbedsText):
         return loaded.vector_reader()

@@ -192,5 +192,5 @@ def _refuse_idle(values: Mapping[str, object], *, task: TaskScores) -> None:
 
 
 def _is_selected(name: str, values: Mapping[str, object]) -> bool:
-    """Whether the given options select a task for which the option `name` has an effect."""
+    """Whether the options that are given in `values` select a task on which the option `name` has an effect."""
     return any(values[task.option] is not None for task in TASKS if name in task.options)

@@ -102,7 +102,7 @@ def _keys(settings: Sequence[str]) -> list[str]:
 
 
 def _method(settings: Sequence[str], *, beam: int | None) -> list[str]:
-    """The setting that selects the method if none is given: beam search if a beam size is given, otherwise sampling."""
+    """The setting to add if `settings` names no search method: beam search if a beam size is given, else sampling."""
     keys = _keys(settings)
     if "method" in keys:
         return []
@@ -125,7 +125,7 @@ def _refuse_idle_settings(settings: Sequence[str], *, search: "SearchConfig", be
 
 
 def _why_idle(key: str, search: "SearchConfig") -> str | None:
-    """The reason why a setting has no effect with this search method; None if it has an effect."""
+    """The reason why the search setting `key` has no effect on generation; None if it has an effect."""
     if key == "maximum":
         return "use --maximum N"
     if key in _TRANSLATION:
@@ -142,7 +142,7 @@ def _why_idle(key: str, search: "SearchConfig") -> str | None:
 
 
 def _is_streamable(search: "SearchConfig", *, nbest: int) -> bool:
-    """Whether a text can be printed while it is generated: it is the only candidate and cannot be discarded.
+    """Whether a text can be printed while it is generated: if search follows one candidate and cannot discard it.
 
     Search discards a text only if `no_repeat` allows no further piece before the minimum length.
     """

@@ -98,7 +98,7 @@ def _values(files: CorpusFiles, overrides: list[str], *, system: str, scale: flo
 
 
 def _comment_out(text: str, *, keys: Sequence[str]) -> str:
-    """The config with these keys of the training section commented out."""
+    """The TOML text of a config, with these keys of its training section commented out."""
     lines, section = [], ""
     for line in text.split("\n"):
         if line.startswith("["):

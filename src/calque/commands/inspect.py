@@ -131,7 +131,7 @@ def inspect(
         typer.Option("--index", help="Build the index of hidden states of training sentences that --states searches."),
     ] = False,
     index_states: Annotated[
-        int, count_option(help="With --index: the number of encoder states, and of decoder states, to store.")
+        int, count_option(help="With --index: store at most this many encoder states and as many decoder states.")
     ] = 100_000,
     gradients: Annotated[
         bool,
@@ -275,7 +275,7 @@ def _refuse_beside_gradients(options: Mapping[str, Any]) -> None:
 
 
 def _file_questions(files: Mapping[str, list[Path] | None], *, target: str | None, is_text: bool) -> list[Question]:
-    """The images or recordings to inspect, one `Question` each; raises a ConfigError if they are combined with text."""
+    """A `Question` per image or recording to inspect; raises a ConfigError if text was given too (`is_text`)."""
     given = _given(files)
     if given and is_text:
         raise ConfigError(f"both {given[0]} and sentences were given; give only one of them")
@@ -290,7 +290,7 @@ def _file_questions(files: Mapping[str, list[Path] | None], *, target: str | Non
 
 
 def _refuse_other_files(model: Path, task: "TaskInspection[Any, Any]", *, given: Sequence[str]) -> None:
-    """Raises a ConfigError for images or recordings that the model does not read, or if those it reads are missing."""
+    """Raises a ConfigError if --image or --audio is given but not read by the model, or needed but not given."""
     from calque.commands.inspect_tasks import TASKS
 
     for name in given:
@@ -302,7 +302,7 @@ def _refuse_other_files(model: Path, task: "TaskInspection[Any, Any]", *, given:
 
 
 def _refuse_picture(picture: str | None, *, written: str, states: bool, views: int) -> None:
-    """Raises a ConfigError for a picture of more than one sentence or model, or of states without --states."""
+    """Raises a ConfigError if a picture would show several sentences or models, or states without --states."""
     shows_states = picture == "states" or (picture is None and states)
     if written in ("svg", "png") and not shows_states and views > 1:
         raise ConfigError(
@@ -313,7 +313,7 @@ def _refuse_picture(picture: str | None, *, written: str, states: bool, views: i
 
 
 def _load(paths: Sequence[Path], *, device: "DeviceName", precision: "PrecisionName") -> "dict[str, Loaded]":
-    """Loads the models, which must all be of one kind, and returns them by path."""
+    """Loads the models, which must all be of one kind (e.g. all taggers), and returns them by path."""
     from calque.engine import load, model_kind
 
     models = {str(path): load(path, device=device, precision=precision) for path in paths}

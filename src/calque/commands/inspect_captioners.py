@@ -73,7 +73,7 @@ def caption_lines(view: CaptionView, *, name: str | None = None) -> Iterator[str
 
 
 def _places(view: CaptionView) -> list[list[str]]:
-    """For each word, its most attended position; rows and columns are counted from 1, from the upper left corner."""
+    """For each word: the word, the row and column (from 1) of the image region it attends to most, and the weight."""
     rows = []
     for word, attention in view.words or ():
         place = int(attention.argmax())

@@ -54,7 +54,7 @@ def write_views(
 
 
 def _lines(views: "Sequence[View]", task: "TaskInspection[Any, Any]", *, several: bool) -> Iterator[str]:
-    """Yields the tables of every inspected text and, for more than two, a table with one line per text."""
+    """Yields the tables of each text (with the model's name if `several`) and, for more than two texts, a summary."""
     from calque.commands.inspect_tables import brief_lines
     from calque.inspection.states import states_summary
 

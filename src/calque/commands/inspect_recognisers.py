@@ -111,8 +111,8 @@ def recording_lines(view: RecordingView, *, name: str | None = None) -> Iterator
 def _token_table(view: RecordingView) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of a table with one row per token of the transcript.
 
-    The columns are the token's piece, its start and end in seconds and, for each of CTC and the attention decoder that
-    the model has, the token's probability and its most likely alternatives.
+    The first columns are the token's piece, start and end in seconds. If the model has CTC, the CTC probability and the
+    alternatives follow; if it has an attention decoder, the decoder's probability, rank and alternatives follow.
     """
     has_ctc, has_decoder = view.posteriors is not None, bool(view.steps)
     header = ["piece", "from", "to, s"]

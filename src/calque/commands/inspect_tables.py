@@ -104,7 +104,7 @@ def outcome_lines(outcomes: "Sequence[NarrowerBeam]", *, pieces: Sequence[str], 
 
 
 def _outcome(narrower: "NarrowerBeam", *, pieces: Sequence[str], answer: str) -> str:
-    """Describes whether a narrower beam finds the answer, prefers another one, or drops the answer at some piece."""
+    """Says whether a narrower beam finds the same output, prefers another, or loses it; `answer` names the output."""
     if narrower.finds:
         return f"finds the same {answer}"
     if narrower.lost_at is None:

@@ -116,7 +116,7 @@ def sentence_lines(view: SentenceView, *, name: str | None = None) -> Iterator[s
 
 
 def _own_lines(view: SentenceView, own: OwnTranslation) -> Iterator[str]:
-    """Reports the model's own translation, and whether it scores higher than the given one."""
+    """Yields lines with the model's own translation, and whether it scores higher than the one given by the user."""
     yield f"own output   {one_field(own.text)}{' (cut)' if own.is_cut else ''}"
     scores = f"log P {number(own.log_prob)}, score {number(own.score)}"
     if view.score is None or own.is_cut:
@@ -132,7 +132,7 @@ def _own_lines(view: SentenceView, own: OwnTranslation) -> Iterator[str]:
 
 
 def _what_if(view: SentenceView) -> Iterator[str]:
-    """Lines that describe the user's interventions: prefix, forbidden words and attention."""
+    """Yields lines about what the user imposed: a prefix of the translation, forbidden words, or attention."""
     prefix, forbidden, moves = view.what_if
     if prefix:
         yield f"the translation had to begin with {one_field(prefix)!r}"
@@ -163,7 +163,7 @@ def _step_row(view: SentenceView, place: int) -> list[str]:
 
 
 def _looks(view: SentenceView, place: int) -> list[str]:
-    """The source pieces with the most attention, and the most salient ones, for the target piece at `place`."""
+    """For the target piece with index `place`: its most attended source pieces, then the most salient, if known."""
     rows = [view.maps[0].weights[0][place].tolist()] if view.maps else []
     rows += [view.saliency[-1].weights[place].tolist()] if view.saliency else []
     return [strongest(row, names=view.source_pieces) for row in rows]

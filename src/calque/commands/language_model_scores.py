@@ -30,7 +30,7 @@ def evaluate_language_model(model: Path, *, text: Path, as_json: bool, device: s
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """The lines of a text; raises a DataError for a line that would be cut, which would change the perplexity."""
+    """The lines of a file; raises a DataError if one is too long, since cutting it would change the perplexity."""
     from calque.data.corpora import RUNNING_LIMIT
 
     lines = list(input_lines(path, limit=RUNNING_LIMIT, invalid="fail"))

@@ -123,13 +123,13 @@ def import_arpa(
 
 
 def _listed(tables: "NgramTables") -> str:
-    """Lists the number of n-grams of each order; padding, which the tables store as a 1-gram, is not counted."""
+    """A list such as "9 1-grams, 20 2-grams"; the padding symbol, which is stored as a 1-gram, is not counted."""
     sizes = [tables.sizes[0] - 1, *tables.sizes[1:]]
     return ", ".join(f"{size:,} {order}-grams" for order, size in enumerate(sizes, start=1))
 
 
 def _tokenizer(path: Path) -> "Tokenizer":
-    """The tokenizer of a language model's text, or of a translator's target."""
+    """The tokenizer of the model at `path`: for a language model, of its text; for a translator, of the target side."""
     from calque.errors import TextError
     from calque.text import GivenConfig, load_tokenizer
 

@@ -167,7 +167,7 @@ class HintingCommand(SingleValueCommand):
 
 
 def _possible_here(name: str, *, value: str | None) -> Hint | None:
-    """The hint for an option, adapted to this machine; None if the option requests a GPU and there is none."""
+    """The hint for the option `name`, adapted to this machine; None if it requests a GPU and there is none."""
     hint = HINTS[name]
     if name == "--device" and (value or "").startswith(("cuda", "gpu")):
         hint = _GPU
@@ -183,7 +183,7 @@ def _possible_here(name: str, *, value: str | None) -> Hint | None:
 
 
 def _suggestion(hint: Hint, *, known: set[str], takes: set[str], value: str | None) -> str:
-    """What to write instead of an unknown option that other toolkits have, ready to paste; empty if none."""
+    """The option (one of `known`) or setting that replaces an option of another toolkit, ready to paste; "" if none."""
     shown = "VALUE" if value is None or hint.note else shlex.quote(value)
     note = f" ({hint.note})" if hint.note else ""
     for option in hint.options:

@@ -84,7 +84,7 @@ def system_option(*, help: str, panel: str | None = None) -> Any:
 
 
 def _whole_number(*, at_least: int) -> Callable[[str], int]:
-    """A function that parses a whole number, with an error message that says what is expected."""
+    """A function that parses a whole number from `at_least` on, with an error message that says what is expected."""
 
     def parse(text: str) -> int:
         try:

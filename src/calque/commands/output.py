@@ -53,7 +53,7 @@ class ResumableFile:
         return self
 
     def _resume_point(self) -> tuple[int, int]:
-        """The number of lines and bytes of an earlier FILE.part that can be kept; zeros if it cannot be resumed."""
+        """How many lines and bytes of the interrupted output FILE.part can be kept; zeros if it cannot be resumed."""
         try:
             note = parse_json(self.note.read_text(encoding="utf-8"))
             is_same = self.made_from is not None and note["made_from"] == self.made_from
@@ -179,7 +179,7 @@ def fingerprint(
 
 @contextmanager
 def _named_errors(name: Path | str, *, note: Path | None = None) -> Iterator[None]:
-    """A context that adds the output's name to write errors, and says how to resume if progress was recorded.
+    """A context that adds the output's name to write errors and, if the progress file `note` exists, how to resume.
 
     Errors caused by a closed pipe or stream are left to the caller.
     """
@@ -195,7 +195,7 @@ def _named_errors(name: Path | str, *, note: Path | None = None) -> Iterator[Non
 
 @contextmanager
 def _locked(part: Path, *, output: Path) -> Iterator[None]:
-    """Creates FILE.part if it is missing and locks it; raises a DataError if another process holds the lock."""
+    """A context that holds a lock on the file `part`, created if missing; a DataError if another process holds it."""
     while True:
         try:
             part.open("ab").close()

@@ -94,7 +94,7 @@ def quickstart(
 
 
 def _train(out: Path, *, languages: tuple[str, str], overrides: list[str]) -> None:
-    """Trains in OUT/run, or resumes the run there if it has the same settings."""
+    """Trains in OUT/run, or resumes the run there; raises a ConfigError if that run has other settings."""
     from calque import experiment
     from calque.commands.progress import preparing
     from calque.training.runs import CONFIG

@@ -124,7 +124,7 @@ def read_histories(recommender: "Recommender", path: Path | None, *, records: bo
 
     for line in input_lines(path, limit=LINE_BYTES, invalid="replace"):
         if line.invalid is not None:
-            yield Asked(line.number, "", TextError(f"byte {line.invalid} is not UTF-8"))
+            yield Asked(line.number, "", TextError(f"byte number {line.invalid} of the line is not UTF-8"))
         elif line.cut:
             yield Asked(line.number, "", TextError(f"longer than {LINE_BYTES >> 20} MiB"))
         elif records and line.text.strip():

@@ -129,7 +129,7 @@ def table(rows: Sequence[Row], *, width: int) -> list[str]:
 
 
 def _column_choices(*, are_names_unique: bool) -> Iterator[dict[str, str]]:
-    """Yields sets of columns (headers by key), the widest first; paths are shortened to names if these are unique."""
+    """Yields ever narrower sets of table columns, as headers by key; run paths become names if these are unique."""
     for count in range(len(COLUMNS), NEEDED, -1):
         yield {name: name for name in COLUMNS[:count]}
     columns = {name: name for name in COLUMNS[:NEEDED]}
@@ -188,7 +188,7 @@ def _format_value(value: str | float) -> str:
 
 
 def _row(run: Path) -> Row:
-    """The row of a run; for a damaged run, its state describes the problem."""
+    """The table row that describes a run; for a damaged run, its column `state` describes the problem."""
     try:
         return _read(run)
     except UserError as error:
@@ -240,7 +240,7 @@ def _changed_at(path: Path) -> float:
 
 
 def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
-    """An integer in a config or checkpoint, in any notation that training accepts; None if it is missing."""
+    """The integer at `key` of a config or checkpoint, in any notation that training accepts; None if it is missing."""
     match values.get(key):
         case None:
             return None
@@ -254,7 +254,7 @@ def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
 
 
 def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
-    """Describes the encoder and decoder of a model by kind, layers and width; only once if the two are the same."""
+    """Describes a model's encoder and decoder by kind, layers and width; equal descriptions are given only once."""
     from calque.training.runs import section
 
     if section(config, "task", origin=origin).get("kind") == "own":
@@ -315,7 +315,7 @@ def _checkpoint_state(values: dict[str, Any], *, origin: Path) -> CheckpointStat
 
 
 def _state(checkpoints: Sequence[CheckpointState], *, training: dict[str, Any], is_averaged: bool, origin: Path) -> str:
-    """Whether a run is done or stopped: it is done once its last step and any averaged model are saved."""
+    """A run is "done" or "done, stopped early" if its last step and any averaged model are saved, else "stopped"."""
     patience, average, steps = (_count(training, key, origin=origin) for key in ("patience", "average", "steps"))
     if not checkpoints:
         return "stopped"

@@ -96,7 +96,7 @@ def score(
 def _load_scorer(
     model: Path, *, source: Path | None, device: "DeviceName", precision: "PrecisionName"
 ) -> "Translator | TextGenerator":
-    """Loads the model; raises a DataError if a source is missing, or given to a model that reads none."""
+    """Loads a model that can score text; raises a DataError if it cannot, or if --source is missing or unused."""
     from calque.commands.loading import EVALUATION_OPTIONS
     from calque.engine import PhraseTranslator, SentenceEncoder, TextGenerator, Translator, load, model_kind
 
@@ -133,7 +133,7 @@ def _row(scored: "Scored", *, number: int, format: str) -> bytes:
 
 
 def _count(source: Path | None, target: Path) -> int | None:
-    """The number of lines, or None for pipes, which can be read only once; raises an error for misaligned files."""
+    """The number of lines to score; None if a file is a pipe. Raises an error if the files differ in length."""
     from calque.data.line_counts import refuse_misaligned
     from calque.data.lines import LINE_LIMIT, file_lines
 

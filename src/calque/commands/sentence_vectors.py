@@ -132,7 +132,7 @@ def _line_vectors(
     out: ResumableFile | DirectOutput | None,
     warnings: LineWarnings,
 ) -> Iterator[list[LineVector]]:
-    """Yields the lines with their vectors; computes vectors and records progress for a window of lines at a time."""
+    """Yields the lines with their vectors, one list per window of lines; after each, records progress in `out`."""
     lines = input_lines(path, invalid=settings.invalid)
     with counting("reading sentences" if out is None else "embedding", total=None) as advance:
         for window in windows(lines, live=live, skip=0 if out is None else out.lines):
@@ -157,7 +157,7 @@ def _embed_window(
     for line, vector in zip(lines, vectors, strict=True):
         problem = NO_WORDS if vector.empty else None if np.isfinite(vector.values).all() else NOT_FINITE
         if line.invalid is not None:
-            warnings.warn(f"byte {line.invalid} is not UTF-8", line=line.number, kind="not UTF-8")
+            warnings.warn(f"byte number {line.invalid} of the line is not UTF-8", line=line.number, kind="not UTF-8")
         if vector.cut or line.cut:
             read = f"{reader.limit:,} words or pieces" if vector.cut else f"{LINE_LIMIT:,} bytes"
             warnings.warn(f"too long; only its beginning ({read}) was read", line=line.number)
@@ -177,7 +177,7 @@ def _vector_json(line: Line, values: Array, problem: str | None) -> bytes:
 def _neighbours(
     row: LineVector, neighbours: Sequence[tuple[int, float]], *, corpus: VectorCorpus, jsonl: bool
 ) -> bytes:
-    """The output for one line: a line per neighbour, or one JSON line."""
+    """The output for one query line: a tab-separated line per neighbour or, with `jsonl`, one JSON line with all."""
     found = [(corpus.numbers[index], score, corpus.text(index)) for index, score in neighbours]
     if jsonl:
         listed = [{"line": number, "score": round(score, 6), "text": text} for number, score, text in found]

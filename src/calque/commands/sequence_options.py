@@ -35,7 +35,7 @@ def is_records(path: Path) -> bool:
 
 
 def _first_keys(path: Path) -> set[str]:
-    """The keys of the first record; none if it cannot be read, which is reported when the data is prepared."""
+    """The keys of a file's first JSON record; empty if it cannot be read, which data preparation reports later."""
     from calque.data.lines import path_lines
     from calque.data.sequence_files import LINE_BYTES
     from calque.parsing import parse_json

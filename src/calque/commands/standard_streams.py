@@ -65,7 +65,7 @@ def _text(stream: io.RawIOBase) -> TextIO:
 
 
 def _take(descriptor: int, path: str, flags: int) -> None:
-    """Opens a path, or the null device if that fails, under the given free file descriptor."""
+    """Opens a path under the free file descriptor `descriptor`, or the null device if the path cannot be opened."""
     try:
         opened = os.open(path, flags)
     except OSError:  # Windows opens no folders

@@ -229,7 +229,7 @@ def _report(translated: TranslatedLine, warnings: LineWarnings, *, limit: int) -
     best = translation.candidates[0]
     has_translation = best.log_prob > -inf
     if line.invalid is not None:
-        warnings.warn(f"byte {line.invalid} is not UTF-8", line=line.number, kind=INVALID)
+        warnings.warn(f"byte number {line.invalid} of the line is not UTF-8", line=line.number, kind=INVALID)
     messages = []
     if translation.source_cut:
         messages.append(f"too long; only its beginning ({limit} pieces) was read")

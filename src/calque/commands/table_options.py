@@ -137,10 +137,10 @@ _CHOOSE = "choose two with --source-column and --target-column"
 
 
 def _default_columns(corpus: Corpus) -> Iterator[int | str]:
-    """Yields the columns source and target if the file's first line names them; otherwise nothing.
+    """Yields the names source and target if a table's header has both; otherwise nothing: columns 1 and 2 are read.
 
-    If nothing is yielded, columns 1 and 2 are read. Raises a ConfigError that lists the names if the first line names
-    more than two columns, but none of them source and target.
+    Raises a ConfigError that lists the columns if the header has more than two names, but not both of these, or if the
+    first JSON object lacks these keys.
     """
     from calque.data.lines import LINE_LIMIT, path_lines
 
@@ -180,7 +180,7 @@ def _refuse_other_keys(line: str, *, path: str) -> None:
 
 
 def _note_columns(cells: list[str], *, path: str) -> None:
-    """If there are more than two columns, prints which of them are read (in distributed training, only on rank 0)."""
+    """Prints which columns of a table are read if it has more than two; `cells` is its first line. Only on rank 0."""
     if len(cells) > 2 and os.environ.get("RANK", "0") == "0":
         source, target = (cell if len(cell) <= 30 else f"{cell[:29]}…" for cell in cells[:2])
         typer.echo(

@@ -110,9 +110,9 @@ def _input_format(
 ) -> "ColumnFormat | Literal['text']":
     """Resolves the format `auto`; raises a ConfigError if options for column files are given with another format.
 
-    With `auto`, the file's suffix decides. Without a known suffix, a file is a column file if the tagger was trained on
-    column files or if --columns or --append is given, and CoNLL-U if its first word line is CoNLL-U. Anything else,
-    such as standard input, is text.
+    With `auto`, the file's suffix decides. If it is unknown, a file is a column file if --columns or --append is given
+    or the tagger was trained on column files, otherwise CoNLL-U if its first word line is CoNLL-U, and otherwise text.
+    Standard input is a column file with --columns or --append, and otherwise text.
     """
     if format == "auto":
         is_columns = bool(columns or append)

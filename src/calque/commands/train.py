@@ -121,7 +121,10 @@ def train(
             "settings can be changed, as KEY=VALUE, e.g. training.steps=20000"
         )
     if scale is not None and config is not None and system is None:
-        raise ConfigError("--scale needs --system: the sizes in a config are not scaled")
+        raise ConfigError(
+            "--scale needs --system: it scales the sizes of a named system, but not those in a config; give --system "
+            "too, or change the sizes in the config"
+        )
     files.check()
     corpora = files.corpora()
     _refuse_file_names(overrides)
@@ -186,7 +189,7 @@ def _experiment_values(
 
 
 def _report(finished: "Run") -> None:
-    """Prints a summary to standard error and the run folder to standard output, on the first rank."""
+    """Prints a summary to standard error and the run folder to standard output; if distributed, only on rank 0."""
     from calque.training.distributed import started_ranks
     from calque.training.write_errors import CLOSED, ignore_write_errors
 
@@ -228,7 +231,7 @@ def _summary_lines(finished: "Run") -> list[str]:
 
 
 def _report_system(system: str | None, *, config: Path | None, default: str | None) -> None:
-    """Reports the default system if none is named, or a system that replaces the config's model."""
+    """Prints which system is the default if none is named, or that --system replaces the config's model."""
     from calque.config import read_toml
 
     if system is None and default is not None:
@@ -238,7 +241,7 @@ def _report_system(system: str | None, *, config: Path | None, default: str | No
 
 
 def _refuse_idle_alignments(values: dict[str, Any]) -> None:
-    """Raises a ConfigError if alignments have no effect on this system or with these training settings."""
+    """Raises a ConfigError if --alignments has no effect on this system or with these training settings."""
     if task_kind(values) != "translation" or values.get("model", {}).get("kind") == "phrase-based":
         raise ConfigError(
             "--alignments has no effect on this system: it guides the attention of neural translation models, but a "

@@ -130,7 +130,7 @@ def _format(format: str | None, *, timestamps: bool, several: bool) -> str:
 def _rows(
     paths: Sequence[str], answers: "Iterator[SpeechAnswer]", failures: list[CalqueError], *, format: str, nbest: int
 ) -> Iterator[bytes]:
-    """Yields the output of each recording; errors go to standard error and, with JSON lines, to the output too.
+    """Yields the output of each recording; errors are printed, added to `failures` and, with JSON lines, output too.
 
     In text output, a failed recording leaves empty lines, so that lines can be matched with files.
     """

@@ -59,7 +59,9 @@ def translate(
     ] = False,
     format: Annotated[
         str | None,
-        choice_option(choices=FORMATS, help="tsv: line, score and text; jsonl: all details.", panel=INPUT_OUTPUT),
+        choice_option(
+            choices=FORMATS, help="tsv: line number, score and text; jsonl: all details.", panel=INPUT_OUTPUT
+        ),
     ] = None,
     attention: Annotated[
         bool,
@@ -256,7 +258,7 @@ def _stream(
     invalid: Literal["fail", "skip", "replace"],
     made_from: Callable[[], str | None],
 ) -> None:
-    """Translates typed lines, or those of a file or pipe; an output file is resumed if `made_from()` is unchanged."""
+    """Translates a file, a pipe or typed lines; resumes an output file if the fingerprint `made_from()` is the same."""
     from calque.commands.output import sink
     from calque.commands.streaming import converse, stream
 

@@ -133,7 +133,7 @@ def _print_scores(
     further: list[str],
     as_json: bool,
 ) -> None:
-    """Prints all scores; a statistical model has no perplexity, and its beam is the size of its stacks."""
+    """Prints all scores; for a statistical model, `perplexity` is None and `beam` is the size of its stacks."""
     from calque.evaluation.further_metrics import SCORERS
     from calque.evaluation.metrics import is_short_for_bleu, median_words, score_translations
 

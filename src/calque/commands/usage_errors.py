@@ -67,7 +67,7 @@ def _problem(error: Any, *, ctx: Any) -> str:
 
 
 def _several(name: str, parameter: Any) -> str:
-    """The error message for an option that needs several values but has fewer."""
+    """The error message for an option that takes several values but was given fewer."""
     return f"{name} needs {parameter.nargs} values, {parameter.metavar}: {_decapitalised(parameter.help or 'values')}"
 
 

@@ -105,7 +105,7 @@ def clip_problem(clip: Clip, *, folder: Path) -> str | None:
 
 
 def _part(clip: Clip, file: Any, *, folder: Path) -> tuple[int, int]:
-    """The index of a clip's first sample in its file, and the number of its samples."""
+    """The index of a clip's first sample in its file, and the clip's number of samples."""
     total, rate = int(file.frames), int(file.samplerate)
     if not 100 <= rate <= 1_000_000 or file.channels < 1:
         raise DataError(
@@ -132,7 +132,7 @@ def _part(clip: Clip, file: Any, *, folder: Path) -> tuple[int, int]:
 
 
 def _mixed(file: Any, *, first: int, count: int) -> tuple[Samples, int]:
-    """A part of a file, mixed down to mono block by block, and the number of samples that could be read."""
+    """`count` samples of a file from index `first` on, mixed down to mono, and how many of them could be read."""
     samples, read = np.empty(count, dtype=np.float32), 0
     file.seek(first)
     while read < count:

@@ -103,7 +103,7 @@ def _cells(text: str, header: dict[str, int] | None, corpus: AudioConfig) -> Ent
     places = {corpus.audio_key: 0, corpus.text_key: 1} if header is None else header
     expected = 1 + max(places[corpus.audio_key], places[corpus.text_key])
     if len(cells) < expected:
-        raise ValueError(f"{len(cells)} columns separated by tabs, expected at least {expected}: audio and text")
+        raise ValueError(f"found {len(cells)} columns separated by tabs, expected at least {expected}: audio and text")
     values = {name: cells[place] for name, place in places.items() if place < len(cells) and cells[place]}
     return _entry({corpus.text_key: "", **values}, corpus)
 
@@ -112,7 +112,7 @@ def _object(text: str, corpus: AudioConfig) -> Entry:
     try:
         values = parse_json(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+        raise ValueError(f"the line is not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, found {type(values).__name__}")
     entry = _entry(values, corpus)

@@ -16,7 +16,7 @@ class Batch(Protocol):
 
     @property
     def rows(self) -> int:
-        """The number of rows, including empty rows that only fill a batch of static shape."""
+        """The number of rows, including padding rows, which fill a batch up to a static shape."""
         ...
 
     @property
@@ -106,7 +106,7 @@ class _Prefetched(Generic[Item, Result]):
             yield result
 
     def fill(self) -> None:
-        """The loop of each thread: computes results until no items are left or the consumer has stopped."""
+        """The loop of each worker thread: computes results until no items are left or the consumer has stopped."""
         while (numbered_item := self._take()) is not None:
             number, item = numbered_item
             try:
@@ -124,7 +124,7 @@ class _Prefetched(Generic[Item, Result]):
             self._changed.notify_all()
 
     def _take(self) -> tuple[int, Item] | None:
-        """The next item and its number, once there is capacity for its result; None if nothing is left to do."""
+        """Waits until another result can be stored; returns the next item and its number, or None if none is left."""
         with self._items_lock:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_over or self._next_item - self._next_result < self._capacity)

@@ -75,7 +75,7 @@ WHOLE = Shard(0, 1)
 class Planned(NamedTuple):
     """A batch to be collated: the indices of its rows (for `Streams`, positions in the text), and its size.
 
-    `size.rows` may exceed the number of indices: the remaining rows only fill a static shape.
+    `size.rows` may exceed the number of indices: the remaining rows are padding rows, which fill up a static shape.
     """
 
     indices: Array
@@ -129,7 +129,7 @@ class Bucketed:
             yield from _shuffled(self._cut(generator.permutation(indices)), generator)
 
     def _cut(self, indices: Array) -> list[Planned]:
-        """The rows sorted by length and cut into batches within the budget, each as wide as its longest row."""
+        """Batches of the rows sorted by length; each is padded to its longest row and within the budget if possible."""
         axes = [axis[indices] for axis in self.widths]
         order = _by_length(axes)
         indices, axes = indices[order], [axis[order] for axis in axes]
@@ -163,7 +163,7 @@ class Bucketed:
         yield from _shuffled(_last_batches(self.sizes, waiting), _generator(self.seed, _WINDOW, epoch, -1))
 
     def _buckets(self, indices: Array) -> Array:
-        """For each row, the index of the smallest of the static batch sizes that it fits into."""
+        """For each row, the index in `self.sizes` of the smallest fixed batch size that is wide enough for the row."""
         axes = [axis[indices] for axis in self.widths]
         buckets = np.full(len(indices), -1)
         for bucket, size in enumerate(self.sizes):
@@ -200,13 +200,13 @@ class Streams:
             at += steps
 
     def _draw(self, generator: np.random.Generator) -> int:
-        """A random number of tokens, usually near `steps`, sometimes near `steps` / 2; batches thus vary by epoch."""
+        """A random number of tokens to read per stream for a batch: usually near `steps`, sometimes near half of it."""
         middle = self.steps if generator.random() < 0.95 else self.steps / 2
         return max(5, min(round(generator.normal(middle, 5)), self.steps + 20))
 
 
 def waste(order: Bucketed, *, epoch: int) -> float:
-    """The share of padding among all positions of an epoch, counting rows that only fill a static shape as padding."""
+    """The share of padding (padding rows included) among all positions of the batches of an epoch."""
     real = padded = 0
     for indices, size in order.batches(epoch):
         real += sum(int(axis[indices].sum()) for axis in order.widths)
@@ -241,7 +241,7 @@ def static_sizes(widths: Sequence[Widths], *, spans: Sequence[Span], budget: int
 
 
 def _by_length(axes: Sequence[Array]) -> Array:
-    """An order in which neighbouring rows have similar widths on every axis.
+    """An order of rows in which neighbours have similar widths; `axes` holds the rows' widths on each padded axis.
 
     With two axes, rows are grouped into strips of two adjacent widths on the second axis. Within a strip, rows are
     sorted by their width on the first axis, ascending in one strip and descending in the next.
@@ -254,9 +254,9 @@ def _by_length(axes: Sequence[Array]) -> Array:
 
 
 def _last_batches(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned]:
-    """The last batches of an epoch, with the rows that are still `waiting` in each bucket.
+    """The last batches of an epoch, made of the rows that are still `waiting` for a batch of each of the `sizes`.
 
-    The rows of a bucket are added to the batch of a wider bucket if there is room for all of them.
+    The rows that wait for one size are added to the batch of a wider size if it has room for all of them.
     """
     batches: dict[int, Array] = {}
     for bucket in reversed(range(len(sizes))):
@@ -273,7 +273,7 @@ def _last_batches(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned
 
 
 def _windows(spans: tuple[Span, ...], *, seed: int, epoch: int) -> Iterator[Array]:
-    """Yields the row indices of an epoch, one array per window. A window is a series of blocks in shuffled order."""
+    """Yields the row indices of an epoch in windows of about WINDOW rows, each a series of randomly ordered blocks."""
     blocks = np.concatenate(
         [np.zeros((0, 2), dtype=np.int64)]
         + [_draw(span, seed=seed, corpus=corpus, epoch=epoch) for corpus, span in enumerate(spans)]
@@ -289,7 +289,7 @@ def _windows(spans: tuple[Span, ...], *, seed: int, epoch: int) -> Iterator[Arra
 
 
 def _draw(span: Span, *, seed: int, corpus: int, epoch: int) -> Array:
-    """The blocks of one corpus that an epoch reads.
+    """The blocks of rows, as first row and end, that an epoch reads from one corpus.
 
     Epochs read an endless sequence of shuffled rounds over the blocks, `span.weight` rounds per epoch: with weight 2
     every row is read twice per epoch, with ½ every row is read once in two epochs.
@@ -309,7 +309,7 @@ def _shuffled(batches: list[Planned], generator: np.random.Generator) -> Iterato
 
 
 def _generator(seed: int, *purpose: int) -> np.random.Generator:
-    """A random number generator that is independent of those for any other seed or purpose."""
+    """A random number generator for this seed and purpose, independent of the generators for all others."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *(part + 1 for part in purpose)])))
 
 

@@ -71,7 +71,7 @@ def boundaries(counts: Array) -> Array:
 
 
 def _rows(width: int, *, budget: int) -> int:
-    """The number of rows of this width that fit into the budget, rounded down to a multiple of eight if possible."""
+    """How many rows of this width fit into `budget` positions: at least 1, and a multiple of 8 if that is 8 or more."""
     rows = max(1, budget // max(1, width))  # rows without values have no width
     return rows if rows < 8 else rows // 8 * 8
 
@@ -81,9 +81,10 @@ def _transpose(histogram: Histogram) -> Histogram:
 
 
 def _strips(histogram: Histogram, *, budget: int, limit: int) -> list[tuple[int, int]]:
-    """The cheapest batch sizes among those that divide pairs by target width into strips, and these by source width.
+    """The cheapest batch sizes (up to `limit`) that divide pairs into strips by target width, then by source width.
 
-    A batch size is represented by its corner: the indices of its source and target widths in the histogram.
+    A batch size is represented by its corner: the indices of its source and target widths in the histogram. The cost is
+    the number of positions in an epoch, padding included.
     """
     below = np.zeros((len(histogram.targets) + 1, len(histogram.sources) + 1))
     below[1:, 1:] = histogram.counts.T.cumsum(0).cumsum(1)
@@ -109,7 +110,11 @@ def _strips(histogram: Histogram, *, budget: int, limit: int) -> list[tuple[int,
 
 
 def _cuts(below: Array, histogram: Histogram, *, top: int, budget: int, limit: int) -> list[tuple[float, list[int]]]:
-    """The least cost of 1, 2, … batch sizes for a strip with cumulative counts `below`, and their source boundaries."""
+    """For 1, 2, … batch sizes: the least cost of a strip (pairs of similar target width), and the sizes' source widths.
+
+    `below` counts the strip's pairs below each source width; `top` numbers, from 1, its largest target width. Source
+    widths are returned as indices into the histogram.
+    """
     size = len(below)
     widths = np.concatenate([[0], histogram.sources]) + histogram.targets[top - 1]
     cost = (below[None] - below[:, None]) * widths[None] + budget / 2
@@ -135,7 +140,7 @@ def _backtrace(steps: list[Array], last: int) -> list[int]:
 
 
 class _Cells(NamedTuple):
-    """The non-empty cells of a histogram of sentence lengths, for the local search for bucket boundaries."""
+    """The non-empty cells of a histogram of source and target widths, used to improve batch sizes by local search."""
 
     source: Array  # index of each cell's source boundary
     target: Array
@@ -150,7 +155,7 @@ class _Cells(NamedTuple):
         return cls(source, target, counts, (histogram.sources, histogram.targets), budget)
 
     def column(self, corner: tuple[int, int]) -> Array:
-        """For each cell, positions per pair in a batch of size `corner` (see `_strips`); infinity if too small."""
+        """For each cell, the width of its pairs if padded to size `corner` (see `_strips`); infinity if too wide."""
         width = float(self.widths[0][corner[0]] + self.widths[1][corner[1]])
         return np.where((self.source <= corner[0]) & (self.target <= corner[1]), width, np.inf)
 
@@ -159,9 +164,9 @@ class _Cells(NamedTuple):
         return float((self.counts * cheapest).sum()) + len(set(corners)) * self.budget / 2
 
     def descend(self, corners: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Batch sizes with a locally minimal cost: moving one corner by up to two boundaries does not lower it.
+        """The batch sizes after a local search: moving any one by up to two widths per axis no longer reduces padding.
 
-        The search ends after 30 rounds at the latest.
+        Each size is given as in `_strips`. The search ends after 30 rounds at the latest.
         """
         corners = list(corners)
         for _ in range(30):
@@ -173,7 +178,7 @@ class _Cells(NamedTuple):
         return corners
 
     def _improve(self, corners: list[tuple[int, int]], *, moved: int) -> tuple[int, int]:
-        """The cheapest position, at most two boundaries away, for the corner with index `moved`; others stay fixed."""
+        """The replacement for batch size `corners[moved]`, up to two widths away per axis, that pads least."""
         fixed = [self.column(corner) for index, corner in enumerate(corners) if index != moved]
         fixed_cost = np.min(fixed, axis=0) if fixed else np.full(len(self.counts), np.inf)
         i, j = corners[moved]

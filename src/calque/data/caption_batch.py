@@ -81,7 +81,7 @@ def gather_pixels(column: Column, indices: Array, *, rows: int) -> Array:
 
 
 def _chosen(store: Store, indices: Array, *, turn: int) -> tuple[Array, Array]:
-    """For each row, the position in the column of captions at which the chosen caption starts, and its length."""
+    """Chooses one caption per row by `turn`; returns where it starts in the column of captions, and its length."""
     lengths, flat = store[CAPTION_LENGTHS], store[CAPTION]
     first = lengths.offsets[indices].astype(np.int64)
     number = (indices.astype(np.int64) + turn) % lengths.lengths[indices].astype(np.int64)

@@ -139,16 +139,16 @@ def _recognised(data: DataConfig) -> CharacterLevel | None:
 
 
 def _assignments(level: CharacterLevel) -> str:
-    """The settings of character-level pairs, as they are written on the command line."""
+    """The text settings for character-level pairs as command-line assignments, e.g. text.kind=characters."""
     if level.source == level.target:
         return f"text.kind={level.source}"
     return f"text.source.kind={level.source} text.target.kind={level.target}"
 
 
 def _section(level: CharacterLevel, *, joint: bool) -> Values | None:
-    """The config's text section for character-level pairs.
+    """The config's `text` section for character-level pairs.
 
-    None if the model needs one vocabulary for both sides, but the sides are read in different units.
+    None if the model needs one vocabulary for both sides (`joint`), but these are split into different units.
     """
     if level.source == level.target:
         return {"kind": level.source, **({"joint": True} if joint else {})}
@@ -158,7 +158,7 @@ def _section(level: CharacterLevel, *, joint: bool) -> Values | None:
 
 
 def _columns(corpora: Sequence[Corpus], *, limit: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """Yields the sources and targets of each block. Stops at the first corpus that has no pairs."""
+    """Yields the sources and targets of each block of lines. Stops at the first corpus that is not made of pairs."""
     for corpus in corpora:
         if not isinstance(corpus, PairCorpus):
             return
@@ -179,7 +179,7 @@ def _describe(lines: Sequence[str], kind: SideKind) -> str:
 
 
 def _words(line: str) -> list[str]:
-    """The words of a line; in scripts without spaces, its characters."""
+    """The words of a line; in scripts without spaces, every character is a word."""
     if not any(map(is_unspaced, line)):
         return line.split()
     spaced = "".join(f" {character} " if is_unspaced(character) else character for character in line)
@@ -198,7 +198,7 @@ def _is_word(line: str) -> bool:
 
 
 def _are_symbols(lines: Sequence[Sequence[str]]) -> bool:
-    """Whether lines are sequences over a small set of short words."""
+    """Whether lines, given as lists of words, consist of a small set of short and frequent words, such as phonemes."""
     counts = Counter(word for line in lines for word in line)
     covered = sum(count for _, count in counts.most_common(SYMBOLS))
     return (
@@ -209,7 +209,7 @@ def _are_symbols(lines: Sequence[Sequence[str]]) -> bool:
 
 
 def _open_words(lines: Sequence[str]) -> Iterator[int]:
-    """Yields, for each line, the number of its rare words: those with at least one feature that occurs in few lines.
+    """Yields the number of rare words of each line: those with a part (between marks such as ; or =) in few lines.
 
     In a line of more than FEATURE_WORDS words, every word counts as rare.
     """

@@ -198,7 +198,7 @@ def _inspect(
 
 
 def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Block]]:
-    """Yields every block with the number of its corpus. Records a problem for a corpus that cannot be read."""
+    """Yields every block with the index of its corpus in `summaries`; records a problem if a corpus cannot be read."""
     for number, summary in enumerate(summaries):
         try:
             for block in read_blocks(summary.corpus, limit=limit):

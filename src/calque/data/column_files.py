@@ -105,7 +105,7 @@ def with_column(sentence: ColumnSentence, *, column: int, values: Sequence[str])
 
 
 class _Line(NamedTuple):
-    """A line, split at its separators."""
+    """A line of a column file, split at its separators, which are tabs or spaces."""
 
     format: ColumnFormat
     mark: str
@@ -118,7 +118,7 @@ class _Line(NamedTuple):
 
     @property
     def cell_indices(self) -> list[int]:
-        """The indices of the parts that are column values rather than separators."""
+        """The indices of those `parts` that are column values rather than empty strings between repeated spaces."""
         return [index for index, part in enumerate(self.parts) if part or self.separator == "\t"]
 
     @property
@@ -146,7 +146,7 @@ def _split(text: str, *, number: int, format: ColumnFormat) -> _Line:
 
 
 def _replaced(line: _Line, *, column: int, value: str, number: int) -> bytes:
-    """The line with a column set to a value. Raises a ValueError if parsing the result would not return that value."""
+    """The line with a column (from 1) set to `value`. Raises a ValueError if the result could not be parsed back."""
     parts, indices, cells = list(line.parts), line.cell_indices, line.cells
     if column > len(indices) + 1:
         raise ValueError(f"found {len(indices)} columns, so column {column} can be neither replaced nor appended")
@@ -160,12 +160,14 @@ def _replaced(line: _Line, *, column: int, value: str, number: int) -> bytes:
     expected = [*cells[: column - 1], value, *cells[column:]]
     if "\n" in value or _split(changed, number=number, format=line.format).cells != expected:
         separators = "tabs" if line.separator == "\t" else "spaces"
-        raise ValueError(f"{value!r} cannot be a value in columns separated by {separators}")
+        raise ValueError(
+            f"{value!r} cannot be a value in columns separated by {separators}: the line would be read back differently"
+        )
     return changed.encode()
 
 
 class _Reader:
-    """Collects the lines of a file into sentences, and the problems of malformed lines."""
+    """Collects the lines of a column file into sentences, and messages about malformed lines."""
 
     def __init__(self, name: str, *, format: ColumnFormat, columns: int, first: int) -> None:
         self.name = name
@@ -185,7 +187,7 @@ class _Reader:
         self.ids = _Ids()
 
     def read(self, raw: bytes, *, number: int) -> ColumnSentence | None:
-        """Reads a line. Returns the sentence that it completes, or None if it completes none."""
+        """Reads the next line. If it is empty and ends a sentence, returns the sentence; otherwise returns None."""
         if not self.is_ended:
             raise ValueError(f"line {number - 1} has no line end, but lines follow: pass lines including line ends")
         is_long = len(raw.removesuffix(b"\n")) > LINE_BYTES
@@ -206,7 +208,7 @@ class _Reader:
         return None
 
     def finish(self) -> ColumnSentence | None:
-        """The last sentence, if the file does not end with an empty line."""
+        """The last sentence if the file does not end with an empty line, otherwise None."""
         return self._complete() if self.lines else None
 
     def _keep(self, raw: bytes) -> None:
@@ -229,12 +231,12 @@ class _Reader:
         return sentence
 
     def _read_row(self, line: _Line, *, number: int) -> None:
-        """Adds a line of cells: a word, or a multiword token or an empty node of CoNLL-U."""
+        """Checks a line of column values; adds the word, unless it is a multiword token or empty node of CoNLL-U."""
         cells = line.cells
         is_word, problem = self.ids.read(cells[0], number=number) if self.format == "conllu" else (True, None)
         if len(cells) < self.columns:
             separators = "tabs" if line.separator == "\t" else "spaces"
-            problem = f"{len(cells)} columns separated by {separators}, expected at least {self.columns}"
+            problem = f"found {len(cells)} columns separated by {separators}, expected at least {self.columns}"
         elif "" in cells[: self.columns]:
             problem = f"column {cells.index('') + 1} is empty"
         if problem:
@@ -249,7 +251,7 @@ class _Reader:
 
 
 class _Ids:
-    """Checks the order of a CoNLL-U sentence's ids: words 1, 2, 3; multiword token 1-2 before 1; empty node 2.1."""
+    """Checks the order of the CoNLL-U ids of a sentence, e.g. 1-2 (a multiword token), 1, 2, 2.1 (an empty node), 3."""
 
     def __init__(self) -> None:
         self.word = 0
@@ -279,7 +281,7 @@ class _Ids:
         return True, None if word == expected else f"id {word} is out of order; expected {expected}"
 
     def unfinished(self) -> list[tuple[int, str]]:
-        """The line of a multiword token that extends beyond the last word, and a message; empty if there is none."""
+        """The line number and a message if a multiword token extends beyond the last word of the sentence, else []."""
         if self.token_end <= self.word:
             return []
         return [(self.token_line, f"multiword token {self.token} extends beyond the last word, {self.word}")]

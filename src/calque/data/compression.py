@@ -206,7 +206,7 @@ class _ZstandardDecompressor:
 
 
 class _Decompressed(io.RawIOBase):
-    """A file object: the decompressed bytes of one or more compressed streams, which may be padded with zeros."""
+    """A file object that decompresses one or more successive streams and skips zero bytes between them."""
 
     def __init__(self, stream: "io.BufferedReader[Any]", codec: _Codec) -> None:
         self._stream, self._codec = stream, codec
@@ -237,7 +237,7 @@ class _Decompressed(io.RawIOBase):
                 raise DamagedError(self._codec.name, error) from None
 
     def _next_stream(self) -> bytes:
-        """The first bytes of the next compressed stream, or none at the end of the file."""
+        """The first bytes of the next compressed stream; b"" at the end of the file."""
         compressed = self._decompressor.unused_data
         while not (compressed := compressed.lstrip(b"\0")):
             if not (compressed := self._stream.read1(_CHUNK)):

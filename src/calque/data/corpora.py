@@ -181,8 +181,8 @@ class DataConfig(Config):
     def line_limit(self, *, running: bool) -> int:
         """The length in bytes of the longest line that is parsed.
 
-        A longer line would exceed `maximum_length` tokens anyway. Running text, which has no such limit, may be a
-        single line.
+        For `running` text, whose lines are not limited by `maximum_length`, it is 128 MiB; for user histories, 16 MiB.
+        In all other corpora, a longer line would have more than `maximum_length` tokens anyway.
         """
         if any(isinstance(corpus, SequenceCorpus) for corpus in self.train):
             return HISTORY_BYTES
@@ -308,7 +308,7 @@ def _line_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest]) -
 
 
 class _LineQueue:
-    """The next lines of a file: enough for a block, unless the file ends."""
+    """A queue of the next lines of a file, refilled so that it holds enough lines for a block until the file ends."""
 
     def __init__(self, lists: Iterator[list[bytes]]) -> None:
         self.lines: list[bytes] = []
@@ -316,7 +316,7 @@ class _LineQueue:
         self._lists = lists
 
     def fill(self) -> int:
-        """Reads enough lines for a block, unless the file ends; returns the number of lines, 0 only at the end."""
+        """Reads until there are enough lines for a block or the file ends; returns the number of lines in the queue."""
         while len(self.lines) < BLOCK_LINES and self.size < BLOCK_BYTES and (lines := next(self._lists, None)):
             self.lines += lines
             self.size += sum(map(len, lines))
@@ -330,7 +330,7 @@ class _LineQueue:
 
 
 def _count_within(size: int, files: Sequence[Sequence[bytes]]) -> int:
-    """The smallest n such that the first n lines of all files total at least `size` bytes; all lines if none does.
+    """How many lines to take from each file to reach `size` bytes in total; all lines if they have fewer bytes.
 
     >>> _count_within(5, [[b"a", b"bb", b"c"], [b"x", b"y", b"z"]])
     2
@@ -359,7 +359,7 @@ def _block(first: int, rows: list[tuple[bytes, ...]], *, head: bytes) -> Block:
 
 
 def _refuse_unequal(corpus: Corpus, lines: tuple[bytes | None, ...], *, read: int) -> NoReturn:
-    """Raises a DataError for files of different length, the shortest of which has `read` lines."""
+    """Raises a DataError because some files end after `read` lines (None in `lines`), but others continue."""
     if isinstance(corpus, FilesConfig) and (lines[0] is None) != (lines[1] is None):
         refuse_misaligned(corpus.source, target=corpus.target)
     alignments = paths(corpus)["alignments"]

@@ -58,7 +58,7 @@ class ManifestRows(NamedTuple):
 
 
 class _BoxValues(Config):
-    """A box as a manifest writes it."""
+    """A bounding box of an object, and the part of the caption that names the object, as written in a manifest."""
 
     box: tuple[float, float, float, float]
     """Left, top, right and bottom in pixels of the upright image."""
@@ -107,7 +107,8 @@ def _object_entry(line: str, corpus: ImagesConfig) -> Entry:
         values = parse_json(line)
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"not JSON: {error.msg} at character {error.pos + 1}; if the manifest is a table, its name must end in .tsv"
+            f"the line is not JSON: {error.msg} at character {error.pos + 1}; if the manifest is a table, its name "
+            "must end in .tsv"
         ) from None
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, found {type(values).__name__}")
@@ -137,7 +138,7 @@ def _entry(image: str, captions: Sequence[str], boxes: Any, corpus: ImagesConfig
 
 
 def _boxes(values: Any, caption: str) -> tuple[Box, ...]:
-    """The boxes of a line. Raises a ValueError for a span outside the caption, or a box without an area."""
+    """The bounding boxes of a manifest's line; a ValueError for a box without area or a span outside the caption."""
     if not values:
         return ()
     try:

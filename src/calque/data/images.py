@@ -96,9 +96,9 @@ def pillow() -> Any:
 
 
 def _decoded(source: str | Path | bytes, *, name: str, size: int) -> tuple[Any, tuple[int, int]]:
-    """The decoded Pillow image, upright and in RGB, and its full width and height.
+    """The image as decoded by Pillow, upright and in RGB, and the width and height of the original.
 
-    A large JPEG is decoded at a fraction of its size, but at least three times `size`.
+    A large JPEG is decoded at reduced size, but with at least three times `size` pixels per side.
     """
     Image = pillow()
     from PIL import ImageOps

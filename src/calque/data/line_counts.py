@@ -63,7 +63,7 @@ def suspect_line(source: Path, *, target: Path, shift: int, ratio: float) -> int
 
 
 def _measure(path: Path) -> tuple[int, float]:
-    """The number of lines of a file and their mean length."""
+    """The number of lines of a file, and their mean length in bytes."""
     lines = size = 0
     for length in _lengths(path):
         lines, size = lines + 1, size + length

@@ -178,7 +178,7 @@ def file_line_lists(path: Path, *, limit: int, digest: Digest | None = None) -> 
 
 
 class _Prepended(io.RawIOBase):
-    """A stream with a few bytes put in front of it. A digest is updated with all bytes that are read."""
+    """A stream with the bytes `head` in front of it. The digest, if given, is updated with all bytes that are read."""
 
     def __init__(self, head: bytes, stream: io.FileIO, digest: Digest | None) -> None:
         self.head, self.stream, self.digest = head, stream, digest

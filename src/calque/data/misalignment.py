@@ -75,7 +75,7 @@ class _Stretch(NamedTuple):
 
 
 class _Lines:
-    """Computes the z-scores a and b and the log-likelihood ratios c (contrasts) of any range of lines."""
+    """Computes, for any range of lines, z-scores of their lengths and log-likelihood ratios of possible shifts."""
 
     def __init__(self, lengths: Array, scores: tuple[Array, Array]) -> None:
         self._lengths, self._scores = lengths, scores
@@ -89,7 +89,10 @@ class _Lines:
         return ((low, min(low + size, stop)) for low in range(start, stop, size))
 
     def scores(self, start: int, stop: int) -> tuple[Array, Array]:
-        """The z-scores a [lines] of source lines and b [lines,k] of the target lines around them; NaN if unknown."""
+        """The z-scores a [lines] of the source lines i and b [lines,k] of the target lines i + k; NaN if unknown.
+
+        Shifts k range from −_REACH to _REACH.
+        """
         low, high = max(0, start - _REACH), min(len(self), stop + _REACH)
         around = np.full(stop - start + 2 * _REACH, np.nan, dtype=np.float32)
         around[low - start + _REACH : high - start + _REACH] = self._scores[1][self._lengths[low:high, 1]]
@@ -97,7 +100,11 @@ class _Lines:
         return source, np.lib.stride_tricks.sliding_window_view(around, 2 * _REACH + 1)
 
     def contrasts(self, start: int, stop: int) -> Array:
-        """The log-likelihood ratios c [lines,k], or 0 where one of the three lengths is unknown."""
+        """Log-likelihood ratios [lines,k]: how much likelier source line i belongs to target line i + k than to line i.
+
+        Shifts k range from −_REACH to _REACH. The ratio is 0 if the length of source line i, target line i or target
+        line i + k is unknown.
+        """
         source, targets = self.scores(start, stop)
         rho = self.correlation
         aligned = targets[:, _REACH, None]
@@ -105,7 +112,7 @@ class _Lines:
         return np.asarray(np.nan_to_num(np.clip(rho / (1 - rho**2) * bracket, -_CLIP, _CLIP)))
 
     def equals(self, stretches: list[_Stretch], *, by: int) -> float:
-        """The share of source lines in the stretches that are as long as the target line `by` lines further on."""
+        """Of the source lines in the stretches, the share exactly as long as the target line `by` lines further on."""
         equal = count = 0
         for stretch in stretches:
             start, stop = max(stretch.start, -by), min(stretch.stop, len(self) - by)
@@ -117,7 +124,7 @@ class _Lines:
 
 
 def _z_scores(lengths: Array, *, side: int) -> Array | None:
-    """The z-score of each length, computed from its rank (NaN for length 0); None if all lengths are equal."""
+    """Maps every length in column `side` to a z-score by rank (NaN for length 0); None if all lengths are equal."""
     counts = np.zeros(LONGEST + 1, dtype=np.int64)
     for start in range(0, len(lengths), _CHUNK):
         counts += np.bincount(lengths[start : start + _CHUNK, side], minlength=LONGEST + 1)
@@ -136,14 +143,14 @@ def _z_scores(lengths: Array, *, side: int) -> Array | None:
 
 
 def _correlation(lines: _Lines) -> float:
-    """ρ, the correlation of matching lines: the median over parts of the corpus of the highest correlation at any k."""
+    """The median, over parts of the corpus, of the correlation of lengths at a part's best shift; at most _HIGHEST."""
     return min(float(np.median(_correlations(lines, 0, len(lines)).max(axis=1))), _HIGHEST)
 
 
 def _correlations(lines: _Lines, start: int, stop: int) -> Array:
-    """The correlation [parts,k] of source and target lengths in each part (of _PART lines) at each shift k.
+    """The correlation of source and target lengths in each part of _PART lines at each shift k, as [parts,k].
 
-    A short last part is left out, unless it is the only part.
+    A last part of less than half that size is left out, unless it is the only part.
     """
     ranges = list(lines.chunks(start, stop, size=_PART))
     parts = [(low, high) for low, high in ranges if high - low >= _PART // 2] or ranges[:1]
@@ -151,7 +158,7 @@ def _correlations(lines: _Lines, start: int, stop: int) -> Array:
 
 
 def _correlated(source: Array, targets: Array) -> Array:
-    """The correlation [k] of the z-scores a [lines] with each column of the z-scores b [lines,k]."""
+    """The correlation [k] of the z-scores `source` [lines] with each column of `targets` [lines,k], NaNs left out."""
     known = ~np.isnan(source)[:, None] & ~np.isnan(targets)
     count = np.maximum(known.sum(axis=0), 1)
     a, b = np.where(known, source[:, None], 0.0), np.where(known, targets, 0.0)
@@ -162,7 +169,7 @@ def _correlated(source: Array, targets: Array) -> Array:
 
 
 def _path(lines: _Lines) -> list[_Stretch]:
-    """The most likely shift k of every cell of consecutive lines (Viterbi), as stretches of lines with the same k."""
+    """The most likely shift of every cell of _CELL lines (Viterbi), as stretches of lines with the same shift."""
     total = np.where(_STEPS == 0, 0.0, -_PRICE)
     backpointers: list[tuple[Array, Array]] = []
     for start, stop in lines.chunks(0, len(lines)):
@@ -178,10 +185,10 @@ def _path(lines: _Lines) -> list[_Stretch]:
 
 
 def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: int) -> list[_Stretch]:
-    """The stretches of the most likely path that ends in `state`.
+    """The stretches of lines with the same shift on the most likely path that ends in the shift with index `state`.
 
-    For each cell, `backpointers` holds the set of shifts k that are best reached from the same k in the cell before,
-    and the k of the cell before from which all other shifts are best reached.
+    For each cell of _CELL lines, `backpointers` holds the set of shifts that are best reached from the same shift in
+    the cell before, and the shift of the cell before from which all other shifts are best reached.
     """
     stretches: list[_Stretch] = []
     end = lines
@@ -197,7 +204,7 @@ def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: in
 
 
 def _located(stretches: list[_Stretch], lines: _Lines) -> list[_Stretch]:
-    """The stretches, with every boundary moved to the line at which the total log-likelihood ratio is largest."""
+    """The stretches, with each boundary between two of them moved to the line that maximises their log-likelihood."""
     located = stretches[:1]
     for after in stretches[1:]:
         before = located[-1]
@@ -211,7 +218,7 @@ def _located(stretches: list[_Stretch], lines: _Lines) -> list[_Stretch]:
 
 
 def _shift(stretch: _Stretch, *, lines: _Lines, aligned: list[_Stretch]) -> Shift | None:
-    """The stretch as a shift; None if it fails the statistical tests for a misalignment."""
+    """The stretch as a `Shift`; None if statistical tests, some against the `aligned` stretches, do not confirm it."""
     column = stretch.by + _REACH
     if _deviations([stretch], lines=lines, by=stretch.by) < _SIGNIFICANT:
         return None
@@ -229,7 +236,7 @@ def _shift(stretch: _Stretch, *, lines: _Lines, aligned: list[_Stretch]) -> Shif
 
 
 def _deviations(stretches: list[_Stretch], *, lines: _Lines, by: int) -> float:
-    """The summed log-likelihood ratio of the stretches at shift `by`, in standard deviations.
+    """The log-likelihood ratio of shift `by` to no shift, summed over the stretches, in standard deviations.
 
     The variance allows for correlation between neighbouring lines.
     """
@@ -267,7 +274,7 @@ class LineLengths:
         self._lines = 0
 
     def add(self, lengths: Array) -> None:
-        """Appends the lengths [lines,2] of further lines."""
+        """Appends the source and target lengths [lines,2] of the next lines of the corpus; 0 means unknown."""
         self._file.write(lengths.astype("<u2").tobytes())
         self._lines += len(lengths)
 

@@ -1,8 +1,8 @@
 """Batches of sentence pairs.
 
 Letters: B rows, S source, T target. A source row consists of its tokens and EOS. The decoder's inputs are BOS and the
-target tokens, its outputs the target tokens and EOS. In rows that only fill a static shape, the source is EOS alone,
-there is no target, and the weight is 0.
+target tokens, its outputs the target tokens and EOS. Padding rows, which fill a batch up to a static shape, have EOS
+alone as their source, no target, and weight 0.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class PairBatch(NamedTuple):
     source: Padded  # values [B,S]
     target_input: Tensor  # [B,T]
     target_output: Tensor  # [B,T], PAD at positions without a token to predict
-    target_lengths: Tensor  # [B], 0 for a row that only fills a shape
+    target_lengths: Tensor  # [B], 0 for a padding row
     weight: int  # target tokens to be predicted
     shared_weight: int  # the weight of all ranks that share this batch; `weight` with a single rank
     guide: Tensor | None = None  # [B,T,S], the shares of the aligned source positions, if there are word alignments
@@ -94,9 +94,7 @@ def collate_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> Pa
     rows, (source_width, target_width) = planned.size
     source, source_lengths = pad_ids(store["source"], planned.indices, size=(rows, source_width))
     target, target_lengths = pad_ids(store["target"], planned.indices, size=(rows, target_width))
-    source[np.arange(rows), source_lengths] = (
-        EOS  # also in rows that only fill a shape: attention over no positions is NaN
-    )
+    source[np.arange(rows), source_lengths] = EOS  # also in padding rows: attention over no positions is NaN
     real = np.arange(len(planned.indices))
     target_input, target_output = shifted(target, target_lengths, real=real)
     target_lengths[real] += 1
@@ -116,7 +114,7 @@ def collate_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> Pa
 def shifted(ids: Array, lengths: Array, *, real: Array) -> tuple[Array, Array]:
     """A decoder's inputs (BOS and the ids) and outputs (the ids and EOS); the outputs overwrite `ids`.
 
-    `real` are the indices of the rows that hold pairs; all other rows only fill a static shape.
+    `real` are the indices of the rows with data. All other rows are padding rows, whose outputs have no EOS.
     """
     inputs = np.full_like(ids, PAD)
     inputs[:, 0] = BOS

@@ -111,7 +111,7 @@ class PairNumericaliser(NamedTuple):
         return piece_links(row, tokenizers=self.tokenizers) if len(row) > 2 else []
 
     def _ids(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[Rows, Rows]:
-        """The ids of both sides. With a joint vocabulary, unknown words get ids of their own and can be copied."""
+        """The ids of sources and targets. With a joint vocabulary, unknown source words get ids and can be copied."""
         tokenizers = self.tokenizers
         if tokenizers.joint and not tokenizers.source.is_closed:
             numbered = number_source(tokenizers.source, sources)

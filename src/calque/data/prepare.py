@@ -153,7 +153,7 @@ def open_prepared(folder: Path) -> Prepared:
 
 
 def _open_described(folder: Path, manifest: Manifest) -> Prepared:
-    """The store as store.json describes it. A malformed description may raise any kind of exception."""
+    """Opens the store in `folder`. A malformed store.json raises one of several errors, which the caller handles."""
     description = parse_json((folder / "store.json").read_bytes())
     train, valid = (
         open_store(folder / role, spans=[Span(*span) for span in description[role]["spans"]], format=manifest.format)
@@ -171,7 +171,7 @@ def _open_described(folder: Path, manifest: Manifest) -> Prepared:
 
 
 class _Scan(NamedTuple):
-    """The result of reading all corpora once."""
+    """The results of the first pass over the corpora: line and row counts, keys of rows to hold out, and warnings."""
 
     lines: int
     rows: int  # for training
@@ -188,7 +188,7 @@ def _fill(
     processes: Processes,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Writes all files of a store except its manifest; returns the details for the manifest (the fingerprint)."""
+    """Writes all files of a store but its manifest; returns the fingerprint of data and settings, for the manifest."""
     states = _states(data)
     spool = folder / "spool"
     digests = {key: hashlib.sha256() for key in corpus_files(data)}
@@ -231,7 +231,7 @@ def _scan(
     processes: Processes,
     progress: Progress,
 ) -> _Scan:
-    """Writes the cleaned rows to the file `spool`, counts them and selects those to hold out for validation.
+    """Reads all corpora: writes the cleaned rows to the file `spool`, counts them and selects the rows to hold out.
 
     Raises a DataError for unusable or misaligned text.
     """
@@ -285,9 +285,9 @@ def _write(
     tallies: dict[Role, Tally],
     report: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Writes columns and validation text; returns each corpus's range of rows and the counts of unusable rows.
+    """Writes encoded rows and the validation text; returns the row range of each corpus and counts of unusable rows.
 
-    Raises a DataError that lists rows that cannot be used, unless `data.invalid` leaves them out.
+    If `data.invalid` is "fail", raises a DataError that lists the unusable rows; otherwise, they are left out.
     """
     train, valid = (
         StoreWriter(
@@ -329,7 +329,7 @@ def _write(
 
 
 def _settings(data: DataConfig, preparation: Preparation) -> Mapping[str, str]:
-    """The task's settings that affect the store, and whether the last rows of a running text are held out."""
+    """The task's settings that affect the store, and an entry if the last rows of a continuous text are held out."""
     holds_out_end = preparation.running and not data.valid
     return {**preparation.settings, "data.validation.rows": "last"} if holds_out_end else preparation.settings
 
@@ -367,4 +367,4 @@ def _states(data: DataConfig) -> list[tuple[int, int]]:
 
 
 def _quiet(stage: str, done: int, total: int) -> None:
-    """Ignores all progress."""
+    """A progress callback that does nothing."""

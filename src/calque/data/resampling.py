@@ -43,9 +43,10 @@ def resample(samples: NDArray[Any], *, source: int, target: int) -> NDArray[np.f
 
 @lru_cache(maxsize=32)
 def _phase_filters(up: int, down: int) -> NDArray[np.float32]:
-    """The taps of the filter for each phase, [up, 2r + 1]; the filter reaches r input samples to either side.
+    """For each phase (a position between two input samples, in steps of 1/`up`), the filter's taps: [up, 2r + 1].
 
-    For an output sample at the input position n + phase/up, tap k is the weight of the input sample n + k − r.
+    An output sample at the input position n + phase/up is a weighted sum of the input samples n − r to n + r; tap k is
+    the weight of sample n + k − r.
     """
     cutoff = ROLLOFF * min(1.0, up / down)
     width = ZEROS / cutoff

@@ -117,7 +117,7 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
 
 
 def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
-    """Parses a file with one word per line into one row per sentence, with a text of tab-separated values per column.
+    """Parses a file with one word per line. A row is a sentence; its text in a column joins the words' values by tabs.
 
     Invalid UTF-8 is always an error, because the label of a damaged word may be wrong for the repaired word.
     """
@@ -210,7 +210,7 @@ def _columns(lines: _Decoded, corpus: TableCorpus, block: Block) -> _Texts:
 
 
 def _refuse_width(cells: Sequence[str], *, format: TableFormat, layout: Layout) -> None:
-    """Raises a ValueError if a record has too few cells, or not as many as the first line."""
+    """Raises a ValueError if a record has too few cells or, in CSV or below a header, not as many as line 1."""
     columns = f"{len(cells)} column{'s' * (len(cells) != 1)}"
     required = max(layout.indices) + 1
     if layout.width is not None and len(cells) != layout.width:
@@ -252,7 +252,7 @@ def _object(text: str, *, keys: tuple[str, str]) -> list[str]:
 
 
 def _value(values: dict[str, Any], *, key: str) -> str:
-    """The text under a key of a JSON object. If there is no such key, its dots separate the keys of nested objects."""
+    """The text under a key of a JSON object. A key that it lacks is split at dots into the keys of nested objects."""
     nested: Any = values
     for part in (key,) if key in values else key.split("."):
         if not isinstance(nested, dict) or part not in nested:
@@ -273,7 +273,7 @@ def key_list(values: dict[str, Any]) -> str:
 def _join(
     texts: _Texts, optional: list[list[str]], *, files: Sequence[_Decoded], long: set[int], first: int, skip: bool
 ) -> Parsed:
-    """The usable rows of these columns, with counts of the others; only texts of `optional` columns may be empty."""
+    """The usable rows of `texts` and `optional`, and counts of the other rows; only `optional` texts may be empty."""
     count = len(texts.columns[0])
     unusable = long | texts.skipped | texts.malformed.keys() | (texts.invalid.keys() if skip else set())
     empty = {

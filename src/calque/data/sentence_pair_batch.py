@@ -107,7 +107,7 @@ def _side(column: Column, indices: Array, *, size: tuple[int, int]) -> Padded:
 
 
 def _numbers(column: Column, indices: Array) -> list[int]:
-    """A number for each of the rows `indices`, which are sentences as ids; equal sentences have the same number."""
+    """Numbers the sentences in the rows `indices` of a column; sentences with equal token ids get the same number."""
     flat, lengths = column.gather(indices)
     numbers: dict[bytes, int] = {}
     return [

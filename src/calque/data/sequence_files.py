@@ -207,7 +207,7 @@ def _names(values: object, *, name: str) -> list[str]:
 
 
 def _name(value: object, *, name: str) -> str:
-    """An id as text: a string without tabs and line breaks, or a whole number."""
+    """An id as text. Raises a ValueError unless it is a whole number or a string without tabs and line breaks."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value.strip() or _UNUSABLE.search(value):

@@ -120,7 +120,7 @@ class SequenceNumericaliser(NamedTuple):
         return {"items": Counter({item: count for item, count in items.items() if not self.catalogue.is_known(item)})}
 
     def _values(self, texts: Sequence[str]) -> dict[str, list[int]]:
-        """The ids and times of one user, by column."""
+        """One user's item ids and, if they are read, times since the first item and behaviour ids, by column name."""
         by_name = {name: text.split("\t") for name, text in zip(self.reads, texts, strict=True)}
         values = {ITEMS: self.catalogue.item_ids(by_name[ITEMS])}
         if TIMES in by_name:

@@ -82,7 +82,7 @@ def unpack_column(record: bytes, *, column: int, held_out: Hashes) -> list[str]:
 
 
 class _Record:
-    """The parts of a record, each decoded only when it is requested."""
+    """A record of the spool file, that is, a packed block of rows; keys and columns are decoded only when requested."""
 
     def __init__(self, record: bytes) -> None:
         start = record.index(b"\n") + 1
@@ -112,7 +112,7 @@ class _Record:
 
 
 def _pack_texts(texts: Sequence[str]) -> tuple[bytes, bool]:
-    """The texts of a column as bytes, and whether the bytes are a JSON list."""
+    """The texts of a column as bytes: lines or, if a text has a line break, a JSON list; and whether it is a list."""
     joined = "\n".join(texts)
     if joined.count("\n") == len(texts) - 1 or not texts:
         return joined.encode(), False

@@ -264,7 +264,8 @@ def _map(path: Path) -> Array:
     width = np.dtype(kind.dtype).itemsize * prod(kind.feature) if kind else 1
     if kind is None or size % width:
         raise FolderError(
-            f"{path}: this is not a file of a Calque store, or it is truncated; remove the store and prepare again"
+            f"{path}: this is not a file of a Calque store, or it is truncated; remove the store and prepare the data "
+            "again"
         )
     if size == 0:  # an empty file cannot be mapped
         return np.zeros((0, *kind.feature), dtype=kind.dtype)

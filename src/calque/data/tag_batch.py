@@ -96,7 +96,7 @@ def collate_tags(store: Store, planned: Planned, *, columns: Sequence[str] = (),
 
 
 def _characters(store: Store, indices: Array, *, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """The characters of every word [B,T,C], padded with PAD, and the number of characters per word [B,T]."""
+    """The character ids of each word, [B,T,C], and their number, [B,T], for B sentences padded to T words (`size`)."""
     word_lengths, _ = pad_ids(store[WORD_LENGTHS], indices, size=size)
     flat, _ = store[CHARACTERS].gather(indices)
     longest = max(1, int(word_lengths.max(initial=0)))

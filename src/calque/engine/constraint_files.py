@@ -45,7 +45,7 @@ class RequestBuilder:
             )
 
     def _with_terms(self, request: Request) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The phrases that marks in the text and the list of terms require, and where their source words begin."""
+        """The required phrases, from inline markup and the list of terms, and where in the text their words begin."""
         matches = [(phrase, pattern.search(request.text)) for pattern, phrase in self.terms]
         new = [(phrase, match.start()) for phrase, match in matches if match and phrase not in request.required]
         phrases, places = (tuple(column) for column in zip(*new, strict=True)) if new else ((), ())
@@ -63,7 +63,7 @@ class RequestBuilder:
 
 
 def _pattern(term: str) -> re.Pattern[str]:
-    """A pattern that matches a term as whole words or, in a script without spaces, anywhere."""
+    """A pattern that matches a term only as whole words; a term in a script without spaces matches anywhere."""
     escaped = re.escape(term)
     return re.compile(escaped if any(map(is_unspaced, term)) else rf"(?<!\w){escaped}(?!\w)")
 

@@ -103,7 +103,7 @@ class _Boundaries(NamedTuple):
 
 
 def _phrase_boundaries(constraints: Sequence[ConstraintIds], *, target: Tokenizer) -> _Boundaries:
-    """Masks that let phrases begin and end only at word boundaries, or anywhere in a script without spaces."""
+    """Masks that let required phrases begin and end only at word boundaries; in a script without spaces, anywhere."""
     unspaced = torch.tensor([row.unspaced for row in constraints])
     width = max(len(row.copied) for row in constraints)
     masks = []
@@ -117,7 +117,7 @@ def _phrase_boundaries(constraints: Sequence[ConstraintIds], *, target: Tokenize
 
 @lru_cache(maxsize=8)
 def _boundary_mask(target: Tokenizer, is_boundary: Callable[[bytes], bool]) -> Tensor:
-    """A mask [V] of the pieces in the vocabulary that satisfy `is_boundary`; the end of the text always does."""
+    """A mask [V], true for the pieces of the vocabulary whose text satisfies `is_boundary`, and for EOS."""
     mask = torch.tensor([is_boundary(surface) for surface in target.surfaces()])
     mask[EOS] = True
     return mask

@@ -140,7 +140,7 @@ def _search(
 
 
 def _has_fixed_steps(models: TranslationModels) -> bool:
-    """Whether the decoding steps can be captured as CUDA graphs; those of ensembles and models that copy cannot."""
+    """Whether decoding steps can be captured as CUDA graphs, which ensembles and models that copy words prevent."""
     model = models.model
     return (
         models.graphs is not None

@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 
 
 class _PollError(Exception):
-    """Wraps an exception raised by `poll`, which ends the search and is not the error of a request."""
+    """Wraps an exception raised by the callback `poll`; it ends the whole search, instead of failing one request."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -219,7 +219,7 @@ class Engine:
         raise AssertionError
 
     def _answer_window(self, window: Sequence[Request], *, inspection: Inspection = UNWATCHED) -> list[Answer]:
-        """Groups requests that can share a batch, decodes batch by batch, and restores the order."""
+        """Answers requests, in their order: groups those that can share a batch, and decodes batch by batch."""
         prepared = prepare(window, self.models, reranks=self.channel is not None)
         jobs = [job for job in prepared if isinstance(job, Job)]
         groups: dict[object, list[Entry]] = {}
@@ -231,7 +231,7 @@ class Engine:
         return [next(finished) if isinstance(job, Job) else job for job in prepared]
 
     def _decode_group(self, entries: Sequence[Entry], *, inspection: Inspection = UNWATCHED) -> None:
-        """Decodes entries with the same settings; where a shortlist proves too small, decodes again without it."""
+        """Decodes parts of requests with the same settings; those whose shortlist was too small, again without one."""
         settings = entries[0].job.settings
         doubtful: list[Entry] = []
         for batch in _batches(entries, budget=self._budget(settings)):
@@ -307,7 +307,7 @@ class Engine:
         return given_up
 
     def _finish(self, jobs: Sequence[Job]) -> list[Answer]:
-        """Turns decoded jobs into answers: reranks their candidates, and joins the parts of split texts."""
+        """Turns decoded jobs into answers: reranks candidates if there is a channel, and joins parts of split texts."""
         translated = [job for job in jobs if not job.check_given_up()]
         parts = [_translation(job, number, attends=self.models.attends) for job, number in _all_parts(translated)]
         if self.channel is not None and parts:
@@ -331,7 +331,7 @@ class Engine:
         return answers
 
     def _rerank(self, parts: Sequence[Translation], jobs: Sequence[Job], *, channel: Channel) -> list[Translation]:
-        """The n best candidates of each part after reranking."""
+        """Reranks the candidates of each part with `channel`, and keeps as many as its request asks for."""
         owners = [job for job, _ in _all_parts(jobs)]
         texts = [job.parts[number].text for job, number in _all_parts(jobs)]
         reranked = channel.rerank(parts, texts, searches=[job.settings.search for job in owners])
@@ -361,7 +361,7 @@ def _all_parts(jobs: Iterable[Job]) -> Iterator[tuple[Job, int]]:
 
 
 def _batches(entries: Sequence[Entry], *, budget: int) -> Iterator[list[Entry]]:
-    """Batches of similar lengths, longest first, each within the budget of padded positions."""
+    """Yields batches of similar source lengths, longest first, each of at most `budget` padded source positions."""
     order = sorted(entries, key=lambda entry: -len(entry.part.source.ids))  # stable
     start = 0
     while start < len(order):
@@ -389,7 +389,7 @@ def _translation(job: Job, number: int, *, attends: bool) -> Translation:
 
 
 def _resolve(pending: PendingAnswer | None, answer: Answer | BaseException) -> None:
-    """Delivers an answer, unless the request was cancelled in the meantime."""
+    """Delivers an answer or exception to `pending`; if the request was cancelled, a CancelledError instead."""
     if pending is None:
         return
     with suppress(InvalidStateError):

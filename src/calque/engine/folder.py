@@ -178,7 +178,7 @@ def _load_kind(
 
 
 def _usage(loaded: Loaded, path: str | Path) -> str:
-    """The part of an error message that names the commands which use a model."""
+    """The part of an error message that names the commands for a model of this kind."""
     return KINDS[type(loaded)].usage.format(path=shell_path(path))
 
 
@@ -282,7 +282,7 @@ def _is_statistical(values: Values) -> bool:
 
 
 class _Reader(NamedTuple):
-    """The config of a model folder, and the function that reads the model."""
+    """The config class of a kind of model folder, and the function that loads such a model."""
 
     config: type[Config]
     read: Callable[..., Loaded]

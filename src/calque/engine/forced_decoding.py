@@ -32,7 +32,7 @@ class TokenScores(NamedTuple):
 
 
 class _PaddedTargets(NamedTuple):
-    """Translations as rows of a batch, K per source; sources with fewer translations have empty rows."""
+    """Translations as rows of a batch, K rows per source; if a source has fewer than K, its other rows are empty."""
 
     tokens: list[list[int]]  # of each row, with its end
     outputs: Tensor  # [N,T], padded

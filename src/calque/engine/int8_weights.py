@@ -37,7 +37,7 @@ def from_int8(stored: Mapping[str, Tensor], *, origin: str) -> dict[str, Tensor]
 
 
 def _fault(name: str, levels: Tensor, scales: Tensor | None) -> str | None:
-    """Describes what is wrong with an 8-bit weight; None if nothing is."""
+    """Describes what is wrong with an 8-bit weight (`levels`) or its `scales`; None if nothing is."""
     if levels.dim() < 2:
         return f"{name} has shape {tuple(levels.shape)}, expected a matrix"
     if scales is None:

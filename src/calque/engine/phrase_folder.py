@@ -135,7 +135,7 @@ def read_phrase_translator(folder: Path, folder_config: PhraseFolder) -> PhraseT
 
 
 def _problems(weights: Mapping[str, Tensor], *, config: PhraseBasedConfig, sizes: tuple[int, int]) -> list[str]:
-    """The reasons why the tables do not fit the model, one phrase each; empty if they fit."""
+    """The reasons why the `weights` of a phrase-based model do not fit its config and vocabulary sizes, if any."""
     columns = len(PHRASE_SCORES if config.units == "phrases" else WORD_SCORES)
     whole, real = (torch.int64, torch.int32), (torch.float32,)
     expected: dict[str, tuple[tuple[torch.dtype, ...], tuple[int, ...]]] = {
@@ -174,7 +174,7 @@ def _problems(weights: Mapping[str, Tensor], *, config: PhraseBasedConfig, sizes
 
 
 def _faults(weights: Mapping[str, Tensor], *, config: PhraseBasedConfig, sizes: tuple[int, int]) -> list[str]:
-    """The reasons why the values of the tables do not fit together, one phrase each."""
+    """Describes inconsistencies in the values of a phrase-based model's `weights`, such as indices out of range."""
     problems = []
     nodes = {name: len(weights[name]) + 1 for name in ("sources", "targets")}
     entries = len(weights["translations"])

@@ -245,9 +245,9 @@ class _Forms:
         self.by_lowercase = {piece.lower(): int(form) for piece, form in zip(pieces, self.forms, strict=True)}
 
     def read(self, pieces: Sequence[str], ids: Array, *, everywhere: bool) -> Array:
-        """The ids with the first word, or with every word, replaced by its most frequent form.
+        """The ids with the first word, or with `everywhere` every word, replaced by its most frequent casing.
 
-        An unknown word is read as a known word that differs only in case.
+        An unknown word is replaced by a known word that differs only in case, if there is one.
         """
         changed = ids.copy()
         for place, piece in enumerate(pieces):

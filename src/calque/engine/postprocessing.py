@@ -89,7 +89,7 @@ class Postprocessor(NamedTuple):
         return " ".join(self.tokenizers.target.detokenise(pieces).split("\n"))
 
     def _detail(self, pieces: list[str], hypothesis: Hypothesis, source: NumberedText, scores: TokenScores) -> Detail:
-        """Pieces, their log-probabilities and attention, and the word alignment."""
+        """The source and target pieces of a hypothesis, with log-probabilities, attention and word alignment."""
         source_pieces = pieces_of(self.tokenizers.source, source.ids, source.unknown)
         alignment, attention = None, scores.attention
         if attention is not None:
@@ -107,7 +107,7 @@ class Postprocessor(NamedTuple):
         attention: Tensor,
         dictionary: Mapping[str, str],
     ) -> list[str]:
-        """Replaces unknown pieces by the source piece with the most attention, or by its entry in a dictionary.
+        """Replaces each unknown piece by the source piece it attends to most, or by that piece's `dictionary` entry.
 
         A replacement that would form a forbidden word is not made.
         """
@@ -130,7 +130,7 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int], unknown: Sequence[str]) 
 
 
 def _rank_by_risk(candidates: list[Candidate], *, search: SearchConfig, nbest: int) -> list[Candidate]:
-    """All candidates or, with method "risk", the `nbest` distinct ones of lowest Bayes risk, scored by utility."""
+    """With search.method "risk", the `nbest` distinct candidates of minimum Bayes risk; otherwise, all candidates."""
     if search.method != "risk":
         return candidates
     ranked = minimum_bayes_risk([candidate.text for candidate in candidates], utility=search.utility)

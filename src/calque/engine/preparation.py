@@ -193,7 +193,7 @@ def _parts(request: Request, models: TranslationModels) -> list[Request]:
 def _encode(
     parts: Mapping[int, tuple[SearchConfig, Sequence[Request]]], models: TranslationModels
 ) -> dict[int, list[Truncated]]:
-    """The token ids of every part, by request; parts with the same length limit are encoded together."""
+    """The token ids of each request's parts, by the request's index; parts with equal limits are encoded together."""
     limits: dict[int, list[int]] = {}
     for place, (search, _) in parts.items():
         limits.setdefault(search.source_limit, []).append(place)

@@ -67,7 +67,7 @@ def quantise_model(path: str | Path, output: Path) -> Sizes:
 
 
 def _upgrade(folder: Path, *, format: int) -> None:
-    """Upgrades the files of a model folder to the current format. A folder of format 1 holds a translation model."""
+    """Upgrades the files of a model folder from `format` to the current one; from format 1, only translation models."""
     config, profile, origin = folder / "config.toml", folder / PROFILE, str(folder)
     if format == 1:
         values = upgrade_model(read_toml(config), format=format, origin=origin)

@@ -81,7 +81,7 @@ class StoreTranscripts(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A recording that is being transcribed."""
+    """A recording that is being transcribed, and the parts into which it is split."""
 
     samples: NDArray[np.int16]
     parts: list[SoundPart]
@@ -302,7 +302,7 @@ class Recogniser:
         return resample(samples, source=sound.rate, target=self.task.rate)
 
     def _isolated(self, waveforms: Sequence[np.ndarray], settings: SpeechSearch) -> list[Decoded | OutOfMemory]:
-        """Decodes a batch. If memory runs out, decodes its halves; a part that does not fit alone gets an error."""
+        """Decodes a batch. If memory runs out, decodes its halves; a waveform that does not fit alone gets an error."""
         try:
             return list(self._decode(waveforms, settings))
         except Exception as error:
@@ -372,7 +372,7 @@ class Recogniser:
 
 
 def _name(recording: Clip | Sound) -> str:
-    """The prefix of messages about a recording: the name of its file and ": ", or nothing for samples."""
+    """The prefix of messages about a recording: its file name and ": ", or nothing if it was passed as samples."""
     return f"{recording.name(Path())}: " if isinstance(recording, Clip) else ""
 
 
@@ -393,7 +393,7 @@ def _groups(jobs: "Iterable[_Job | CalqueError]") -> "Iterator[list[_Job | Calqu
 def _batches(
     pieces: Sequence[tuple[int, int]], lengths: Sequence[int], *, samples: int
 ) -> Iterator[list[tuple[int, int]]]:
-    """Batches of `pieces` (parts of recordings) of similar length, each within a budget of padded samples."""
+    """Yields batches of `pieces` (parts of recordings) of similar length, within a budget of `samples` with padding."""
     batch: list[tuple[int, int]] = []
     for length, piece in sorted(zip(lengths, pieces, strict=True)):
         if batch and (len(batch) + 1) * length > samples:

@@ -244,7 +244,7 @@ class Recommender:
     def _encoded(
         self, items: Sequence[int], *, times: Sequence[int], behaviours: Sequence[int], now: int
     ) -> EncodedHistory:
-        """Encodes the known items of a history; the model reads only the latest of them."""
+        """Encodes a history, of which the model reads the latest known items; `now` is when the next item is wanted."""
         known = [place for place, id in enumerate(items) if id != UNK]
         read = known[-self.task.history :]
         first = times[read[0]] if times and read else 0
@@ -308,7 +308,7 @@ class Recommender:
         return Ranked(ranks.tolist(), nats, known, seen)
 
     def _excluded(self, scores: Tensor, histories: Sequence[EncodedHistory]) -> Tensor:
-        """The scores [B,V], with −inf for items that users have seen."""
+        """The scores [B,V] of B users for V items, with −inf for the items that each user has seen."""
         rows = [row for row, history in enumerate(histories) for _ in history.seen]
         if not rows:
             return scores
@@ -318,7 +318,7 @@ class Recommender:
         return scores
 
     def _batches(self, histories: Sequence[EncodedHistory], *, parts: int = 1) -> Iterator[list[int]]:
-        """The indices of histories in batches of similar length, each within limits on padded items and on scores."""
+        """Yields batches of indices of histories of similar length; `parts` divides the maximum size of a batch."""
         most = max(1, BATCH_SCORES // len(self.catalogue.items) // parts)
         batch: list[int] = []
         for index in sorted(range(len(histories)), key=lambda index: len(histories[index].items)):

@@ -220,7 +220,7 @@ class ReadsWords(Protocol):
 
 
 def _batches(lengths: Sequence[int], *, batch_tokens: int) -> Iterator[list[int]]:
-    """The indices of non-empty texts in batches of similar length, within a budget of positions."""
+    """Yields batches of indices of non-empty texts of similar length, within `batch_tokens` padded positions."""
     batch: list[int] = []
     for index in sorted((index for index, length in enumerate(lengths) if length), key=lambda index: lengths[index]):
         if batch and (len(batch) + 1) * (lengths[index] + 1) > batch_tokens:

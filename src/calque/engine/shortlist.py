@@ -105,13 +105,13 @@ def read_shortlist(path: Path, tokenizers: Tokenizers) -> Shortlist | None:
 
 
 def _digest(tokenizers: Tokenizers) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
-    """The SHA-256 of the tokenizers of both sides."""
+    """The SHA-256 of the source and target tokenizers together, as an array of bytes."""
     digests = b"".join(hashlib.sha256(tokenizer.to_bytes()).digest() for tokenizer in tokenizers)
     return np.frombuffer(hashlib.sha256(digests).digest(), dtype=np.uint8)
 
 
 def _is_valid(shortlist: Shortlist, *, sources: int, targets: int) -> bool:
-    """Whether all arrays of a shortlist have the right types and sizes, and all ids are within the vocabularies."""
+    """Whether a shortlist's arrays have valid types, sizes and ids for vocabularies of `sources` and `targets` ids."""
     frequent, sample, offsets, table = shortlist
     if any(part.dtype != dtype or part.ndim != 1 for part, dtype in zip(shortlist, _DTYPES, strict=True)):
         return False

@@ -110,7 +110,7 @@ class SpeechDecoder:
         return Decoded(candidates, log_probs, length=len(log_probs))
 
     def _spell(self, speller: Speller, heard: Heard, log_probs: Tensor | None) -> list[list[CtcHypothesis]]:
-        """The candidates found by beam search with the attention decoder, combined with CTC if the model has both."""
+        """The candidates found by beam search with the attention decoder, and with CTC if its `log_probs` are given."""
         search, language = self.settings.search, self.settings.language
         context: Any = speller.attend(heard.memory)
         step, state = decoding_step(speller, attention=search.coverage > 0), speller.start(context)

@@ -14,10 +14,11 @@ from calque.text.splitting import sentences_in, split_long
 def split_request(
     request: Request, *, tokenizer: Tokenizer, limit: int, length_profile: LengthProfile | None = None
 ) -> list[Request]:
-    """Splits a request into several if its text is longer than `limit` pieces or than the model's training lines.
+    """Splits a request into several if its text is longer than `limit` pieces or than the model's usual source lines.
 
-    `length_profile` holds the usual length of training lines; sentences stay whole up to twice that length. The first
-    part gets the prefix, and each required phrase goes to the part in which the source words it translates begin.
+    `length_profile` holds the usual length of source lines, measured on held-out data; sentences stay whole up to twice
+    that length. The first part gets the prefix, and each required phrase goes to the part in which the source words it
+    translates begin.
     """
     sentence_limit, joined_limit = (
         (limit, limit)
@@ -65,7 +66,7 @@ def join(parts: Sequence[Translation], *, tokenizers: Tokenizers) -> Translation
 
 
 def _join_details(details: Sequence[Detail], *, cut: Sequence[bool], tokenizers: Tokenizers) -> Detail:
-    """Joins the details of parts, with EOS pieces between them; each part has zero attention to the other parts."""
+    """Joins the details of a text's parts, separated by EOS; attention from one part to the source of another is 0."""
     last = len(details) - 1
     source: list[str] = []
     pieces: list[str] = []
@@ -98,7 +99,7 @@ def _pad_row(row: Sequence[float], *, before: int, width: int) -> list[float]:
 
 
 def _distribute(request: Request, parts: Sequence[str]) -> list[Request]:
-    """A request for each part; the parts must occur in this order in the request's text."""
+    """Splits a request into one per part of its text; a required phrase goes to the part that has its source words."""
     starts: list[int] = []
     end = 0
     for part in parts:

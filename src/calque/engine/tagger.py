@@ -214,7 +214,7 @@ class Tagger(EmbedsText):
         ]
 
     def _names(self, scores: Tensor, lengths: Tensor) -> list[list[str]]:
-        """The names of the best labels of each row, given the model's scores."""
+        """The names of the best labels of each sentence, given the model's scores and the sentence lengths."""
         best = self.model.best(scores, lengths, allowed=self.allowed).cpu()
         rows = zip(best.tolist(), lengths.tolist(), strict=True)
         return [self.vocabularies.label_names(row[:length]) for row, length in rows]
@@ -264,7 +264,7 @@ def as_sentence(text: str | Sequence[str] | Sentence) -> Sentence:
 
 
 def _batches(lengths: Sequence[int], *, batch_tokens: int) -> Iterator[list[int]]:
-    """The indices of non-empty sentences in batches of similar length, within a budget of words."""
+    """Yields batches of indices of non-empty sentences of similar length, within `batch_tokens` padded words."""
     batch: list[int] = []
     for index in sorted((index for index, length in enumerate(lengths) if length), key=lambda index: lengths[index]):
         if batch and (len(batch) + 1) * lengths[index] > batch_tokens:

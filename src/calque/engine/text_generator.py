@@ -132,7 +132,7 @@ class TextGenerator(EmbedsText):
                 yield Scored(pieces, log_probs[place])
 
     def _log_probs(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probabilities of each row's tokens and of its end; padding does not pass through the output layer."""
+        """The log-probabilities of each row's tokens and of the EOS after them; padding skips the output layer."""
         width = 1 + max(map(len, rows))
         outputs = torch.tensor([[*row, EOS, *[PAD] * (width - 1 - len(row))] for row in rows], device=self.device)
         inputs = torch.cat([torch.full_like(outputs[:, :1], self.start), outputs[:, :-1]], dim=1)
@@ -312,7 +312,7 @@ class TextGenerator(EmbedsText):
         return self.tokenizer.encode(prompt) if prompt.strip() else []
 
     def _start(self, ids: Sequence[int], *, search: SearchConfig) -> "_Start":
-        """The step that continues a prompt; the model reads all of the prompt but its last token in one pass."""
+        """The decoding step that continues a prompt, after the model has read all but its last token in one pass."""
         step: Step = language_step(self.model, start=self.start)
         state, hidden = self.model.start(1), None
         if ids:
@@ -330,7 +330,7 @@ class TextGenerator(EmbedsText):
 
 
 class _Start(NamedTuple):
-    """The decoding step after a prompt, its state, and the vectors [1,P,E] that predict the prompt's tokens, if any."""
+    """A decoding step after a prompt, its state, and the hidden vectors [1,P,E] that predict the prompt's P tokens."""
 
     step: Step
     state: Any
@@ -348,7 +348,7 @@ def _batches(lengths: Sequence[int], *, tokens: int) -> Iterator[list[int]]:
 
 
 def _next_token(allowed: Tensor, search: SearchConfig, *, key: Tensor, length: int) -> Tensor:
-    """The most probable token or a sampled one, [1], given log-probabilities [1,V]."""
+    """The next token, [1], given log-probabilities [1,V]: the most probable with method "beam", otherwise sampled."""
     if search.method == "beam" or not bool(allowed.isfinite().any()):
         return allowed.max(dim=-1).indices
     sampling = Sampling(search.temperature, search.top_k, search.top_p, search.min_p)
@@ -371,5 +371,5 @@ def _refuse_search(search: SearchConfig, *, maximum: int, nbest: int) -> None:
 
 
 def _stream_of(search: SearchConfig, number: int) -> Tensor:
-    """The number of a prompt's random stream, [1]; it depends only on the seed and the prompt's number."""
+    """The random stream for prompt `number`, as a tensor [1]; it depends on nothing but this number and search.seed."""
     return mixed(mixed(torch.tensor([search.seed])) + number)

@@ -73,7 +73,7 @@ class TranslationModels(NamedTuple):
 
 
 def _without_blanks(texts: Sequence[str]) -> list[str]:
-    """The texts; those that consist of white space are replaced by empty texts, since they say nothing either."""
+    """The texts, of which those that contain only white space are replaced by empty texts."""
     return ["" if text.isspace() else text for text in texts]
 
 

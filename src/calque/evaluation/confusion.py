@@ -119,7 +119,7 @@ def _shorten(name: str) -> str:
 
 
 def _short(count: int, *, digits: int) -> str:
-    """A count in few characters: 9999, 12k, 999k, 1.2M, 34M."""
+    """A count in few characters: in full if it has at most `digits` digits, else as 12k, 999k, 1.2M or 34M."""
     if count < 10**digits:
         return str(count)
     if count < 999_500:

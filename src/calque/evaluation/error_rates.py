@@ -97,7 +97,7 @@ def _differing(first: Symbols, second: Symbols) -> tuple[Symbols, Symbols]:
 
 
 def _edits(pairs: Sequence[tuple[Symbols, Symbols]], lengths: Array) -> tuple[Array, Array]:
-    """The numbers of edits and of substitutions [P] from reference to hypothesis, for pairs with `lengths` [P,2].
+    """For P pairs of reference and hypothesis, the number of edits and of substitutions among them, [P] each.
 
     Row i of Levenshtein's table is computed from row i − 1, for all pairs at once. A cell of the table holds
     M · edits − substitutions, whose minimum has the fewest edits and, among those, the most substitutions; M is larger

@@ -67,7 +67,7 @@ def _nearest(queries: Array, corpus: Array, *, top: int, block: int) -> Neighbou
 
 
 def _largest(scores: Array, *, count: int) -> Array:
-    """The columns [Q,count] of the largest scores in each row [Q,N], left to right; of equal scores, the leftmost."""
+    """For each row of scores [Q,N], the indices of the `count` largest, left to right: [Q,count]. Ties go left."""
     if not count:
         return np.zeros((len(scores), 0), dtype=np.int64)
     least = np.partition(scores, -count, axis=1)[:, -count, None]

@@ -91,10 +91,10 @@ def _sacrebleu_metric(name: MetricName, references: Sequence[str], *, splitting:
 
 
 def _bleu(sums: Array, *, effective_order: bool) -> Array:
-    """BLEU with exponential smoothing (Chen and Cherry 2014, method 3), as in mteval-v13a.
+    """The BLEU of each row of `sums`, with exponential smoothing (Chen and Cherry 2014, method 3), as in mteval-v13a.
 
-    The statistics are the lengths of hypothesis and reference, then the matched n-grams by order, then all n-grams by
-    order.
+    A row has the lengths of hypothesis and reference, then the number of matched n-grams of each order, then that of
+    all n-grams of each order. With `effective_order`, orders without n-grams are ignored.
     """
     length, reference_length = sums[:, 0], sums[:, 1]
     matched, total = sums[:, 2 : 2 + _ORDERS], sums[:, 2 + _ORDERS : 2 + 2 * _ORDERS]
@@ -110,7 +110,7 @@ def _bleu(sums: Array, *, effective_order: bool) -> Array:
 
 
 def _chrf(sums: Array) -> Array:
-    """chrF2 (Popović 2015). The statistics are, by order, the n-grams of the hypothesis, the reference, and both."""
+    """The chrF2 (Popović 2015) of each row of `sums`: by order, the n-grams in hypothesis, reference, and both."""
     hypothesis, reference, matched = sums[:, 0::3], sums[:, 1::3], sums[:, 2::3]
     exists = (hypothesis > 0) & (reference > 0)
     orders = np.maximum(exists.sum(axis=1), 1)
@@ -122,6 +122,6 @@ def _chrf(sums: Array) -> Array:
 
 
 def _ter(sums: Array) -> Array:
-    """TER (Snover 2006): edits per reference word; edits against an empty reference count as 100 %."""
+    """The TER (Snover 2006) of each row (edits, reference words) of `sums`; 100 % for edits of an empty reference."""
     edits, length = sums[:, 0], sums[:, 1]
     return 100 * np.where(length > 0, edits / np.where(length > 0, length, 1), edits > 0)

@@ -82,7 +82,7 @@ def paired_test(
 
 
 def _refuse_seed(seed: str | None) -> None:
-    """Raises a ConfigError for a seed that sacreBLEU cannot read."""
+    """Raises a ConfigError for a value of SACREBLEU_SEED that sacreBLEU cannot read."""
     if seed is not None and seed.lower() != "none" and not seed.strip().isdecimal():
         raise ConfigError(f"SACREBLEU_SEED is {seed!r}: set it to a number, to None for a random seed, or unset it")
 

@@ -74,7 +74,7 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
 
 
 def _best_first(run: Path, *, steps: Sequence[int]) -> list[int]:
-    """The steps that were validated, best first."""
+    """Those of the `steps` that the run validated, best first."""
     selection = selection_of(run)
     ranks = {
         line["step"]: rank(

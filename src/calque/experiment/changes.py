@@ -64,7 +64,7 @@ def _changeable(config: type[BaseModel], *, prefix: str, depth: int) -> Iterator
 
 
 def _checked(after: Values, *, before: Values, of: type[C]) -> C:
-    """The changed config; settings that have no effect are rejected, unless the run already had such settings."""
+    """The config `after` a change, checked; settings without effect are rejected, unless `before` had some already."""
     try:
         check(of, before, origin=CONFIG)
         is_strict = True

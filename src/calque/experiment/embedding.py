@@ -96,7 +96,7 @@ class EmbeddingJudge:
         return Judgement(values, self._samples(source, target, ranks.to_target), summary=summary)
 
     def _loss(self, source: Array, target: Array) -> float:
-        """The mean contrastive loss; each pair is compared with those of its group of 128 that have different texts."""
+        """The mean contrastive loss; the negatives of a pair are the pairs in its block of 128 with different texts."""
         task = self.encoder.task
         total = 0.0
         for start in range(0, len(source), TOGETHER):
@@ -109,7 +109,7 @@ class EmbeddingJudge:
         return total / max(1, len(source))
 
     def _samples(self, source: Array, target: Array, ranks: Array) -> list[str]:
-        """Sentences with the nearest sentence of the other side and, if that is not the partner, the partner's rank."""
+        """The first sources, each with the nearest target and, if that is not its own target, its own target's rank."""
         found = nearest(source[:SAMPLES], target, top=1)
         samples = []
         for row, (index,) in enumerate(found.indices.tolist()):

@@ -117,7 +117,7 @@ def run_estimation(estimation: Estimation) -> Summary:
 
 
 def table_size(model: nn.Module) -> int:
-    """The number of values in a model's parameters and tables."""
+    """The number of values in all tensors of a model, such as the probability tables of an n-gram model."""
     return sum(tensor.numel() for tensor in model.state_dict().values())
 
 

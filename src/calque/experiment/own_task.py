@@ -102,7 +102,7 @@ def resume_own(
 
 
 def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
-    """Creates a run folder that contains the completed config, and returns its path."""
+    """Creates a run folder with the config, in which all automatic settings are determined; returns its path."""
     experiment = check(OwnExperiment, config, origin="config")
     _refuse_idle(experiment.training, names=experiment.training.model_fields_set)
     _refuse_unfit(own, experiment.training)
@@ -151,7 +151,7 @@ def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool, observer
 
 
 def _read(own: OwnTask, folder: Path) -> OwnExperiment:
-    """The config of a run, checked against the task."""
+    """The config of a run; raises a ConfigError if it does not suit the custom task."""
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder} is not a run folder: it has no {CONFIG}")
     values = upgrade_training(read_toml(folder / CONFIG))
@@ -187,7 +187,7 @@ def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: Exit
 
 
 def _refuse_idle(training: TrainingConfig, *, names: Collection[str]) -> None:
-    """Raises a ConfigError if any of the named settings has no effect on a custom task."""
+    """Raises a ConfigError if any of the training settings `names` has no effect on a custom task."""
     idle = [f"training.{name}" for name, off in IDLE.items() if name in names and getattr(training, name) != off]
     if idle:
         raise ConfigError(
@@ -221,7 +221,7 @@ def _digest(*arrays: NDArray[Any]) -> str:
 
 
 def _save_weights(path: Path, model: nn.Module, judgement: Judgement, *, experiment: OwnExperiment) -> None:
-    """Writes the weights, the run's config and the judge's artefacts."""
+    """Writes a model folder: the weights, the run's config and the files from validation (`judgement.artefacts`)."""
 
     def fill(folder: Path) -> None:
         save_file(weights_of(model), folder / WEIGHTS)

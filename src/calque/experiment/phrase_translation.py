@@ -57,7 +57,7 @@ class PhraseTranslationAssembly(BaseAssembly):
         return self._estimate
 
     def _estimate(self, prepared: Prepared, watch: Watch) -> PhraseTables:
-        """Estimates the tables and tunes the weights, which the model folder records."""
+        """Estimates the tables of a phrase-based model, and tunes its feature weights unless tuning.iterations is 0."""
         config, tokenizers = self.model, load_tokenizers(prepared.vocabularies)
         source, target = prepared.train["source"], prepared.train["target"]
         source_forms = None
@@ -82,7 +82,7 @@ class PhraseTranslationAssembly(BaseAssembly):
         return tables
 
     def _tuned(self, translator: PhraseTranslator, prepared: Prepared, watch: Watch) -> dict[str, float]:
-        """Tunes the weights for the best BLEU on the validation data, and returns them."""
+        """Tunes the feature weights for the best BLEU on the validation data, and returns them."""
         tuning, texts = self.model.tuning, prepared.valid_text[: self.model.tuning.sentences]
         sources = [translator.read(row[0]) for row in texts]
         watch.say(f"tuning {len(translator.phrases.weights)} weights on {len(sources):,} validation pairs")
@@ -193,7 +193,7 @@ class PhraseJudge:
 
 
 class _Stopping(Observer):
-    """Checks between the blocks of EM whether the run is to be stopped."""
+    """Checks, after each block of sentence pairs in EM training, whether the run is to be stopped."""
 
     def __init__(self, check_stop: Callable[[], None]) -> None:
         self.check_stop = check_stop

@@ -78,7 +78,7 @@ class RecommendationJudge:
         return Judgement(values, self._samples(ranked.ranks), summary=summary)
 
     def _samples(self, ranks: Sequence[int]) -> list[str]:
-        """The users of the first rows, and the rank of their held-out item."""
+        """Lines with the first users, and the rank of each one's held-out item."""
         return [
             f"{texts[0]}: rank {rank or 'none'} of the held-out item\n"
             for texts, rank in list(zip(self.texts, ranks, strict=True))[:SAMPLES]

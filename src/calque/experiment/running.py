@@ -227,13 +227,19 @@ def _lock(folder: Path, stack: ExitStack) -> str:
 
 
 def _open_run(folder: Path, prepared: Sequence[Prepared]) -> tuple[Experiment, Prepared]:
-    """The completed config of a run and its data: `prepared` on the first rank, opened from disk on the others."""
+    """The config of a run, with all automatic settings determined, and its prepared data.
+
+    `prepared` holds the data on the leading rank, which prepared it; all other ranks open the data from disk.
+    """
     experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
     return experiment, prepared[0] if prepared else open_prepared(_store(experiment, folder))
 
 
 def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: list[Prepared]) -> str:
-    """Prepares the data, appends it to `prepared` and completes the config; returns lines for the log."""
+    """Prepares the data, appends it to `prepared`, and determines the config's automatic settings.
+
+    Returns lines for the log.
+    """
     values, begun = read_toml(folder / CONFIG), (folder / RECORD).exists()
     if begun:
         values = upgrade_training(values)
@@ -284,10 +290,10 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
 def _selection(
     values: Values, training: TrainingConfig, *, assembly: Assembly, data: Prepared, begun: bool
 ) -> tuple[list[str], list[str]]:
-    """The settings `KEY=VALUE` of metric and tie-breaker, and a message if the chosen metric is unusual for the task.
+    """The metric and the tie-breaker as settings `KEY=VALUE`, and a message if the metric is unusual for the task.
 
-    A metric or tie-breaker that the config leaves open is chosen here. A run that an earlier version of Calque started
-    keeps the metric and the tie-breaker of that version.
+    A metric or tie-breaker set to "auto" is chosen here. A run that an earlier version of Calque started keeps the
+    metric and the tie-breaker of that version.
     """
     refuse_unknown_metrics(training, metrics=assembly.metrics)
     given, metric, reason = values.get("training", {}), training.metric, ""
@@ -314,7 +320,7 @@ def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Ma
 
 
 def _settings(experiment: Experiment) -> Values:
-    """The settings that run.json records: all but the number of workers and what its data fingerprint covers."""
+    """The settings that run.json records: all but the workers, and data and text, which its data fingerprint covers."""
     values = experiment.model_dump(mode="json", exclude={"data", "text"})
     del values["training"]["batch"]["workers"]
     return values

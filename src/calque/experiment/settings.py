@@ -77,7 +77,7 @@ class Experiment(Config):
     @model_validator(mode="before")
     @classmethod
     def _usual_kinds(cls, values: Any) -> Any:
-        """Fills in the default kind of sections without one, so that text.vocabulary_size can be set without text.kind.
+        """Fills in the default `kind` of sections without one: text.vocabulary_size can be set without text.kind.
 
         The kind of task is derived from the kind of model, and vice versa.
         """

@@ -98,7 +98,7 @@ def _training_data(run: Path, translator: Translator) -> Store:
     """The training rows of a run's store; raises a FolderError if its tokenizers are not those of the model."""
     files = "name two text files whose lines correspond: --source FILE --target FILE"
     if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
-        raise FolderError(f"{run} is not a run, so its training data is unknown; {files}")
+        raise FolderError(f"{run} is not a run folder, so the training data of its model is unknown; {files}")
     data = section(read_toml(run / CONFIG), "data", origin=run / CONFIG)
     given = check(DataConfig, data, origin=f"{run / CONFIG}: data", written=True).store
     folder = given or run / STORE
@@ -112,7 +112,7 @@ def _training_data(run: Path, translator: Translator) -> Store:
 
 
 def _encoded(files: Files, translator: Translator) -> Store:
-    """Encodes the pairs of two files as ids, without pairs that have an empty side."""
+    """Encodes the sentence pairs of two parallel files as ids; pairs with an empty source or target are left out."""
     pairs: list[tuple[list[int], list[int]]] = []
     tokenizers = translator.tokenizers
     texts = _texts(files)

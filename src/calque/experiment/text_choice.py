@@ -41,7 +41,7 @@ def suggested_text(experiment: Experiment) -> str:
 
 
 def _pairs_of_subwords(values: Values) -> DataConfig | None:
-    """The data section, if the task is translation without subword sampling; None otherwise, or if it is not valid."""
+    """The data section if it is valid and the task is translation without subword sampling; otherwise None."""
     task, training = with_kinds(values).get("task", {}), values.get("training", {})
     if not isinstance(task, dict) or task.get("kind", "translation") != "translation":
         return None

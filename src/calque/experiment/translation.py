@@ -192,6 +192,6 @@ def _sizes(tokenizers: Tokenizers) -> Sizes:
 
 
 def _largest_sizes(text: TextConfig) -> Sizes:
-    """The largest vocabulary sizes that a text section allows; 2²⁴ (above usual adaptive cutoffs) if it sets none."""
+    """The vocabulary sizes that a text section sets; if none, 2²⁴, which is above usual cutoffs of adaptive softmax."""
     pieces = getattr(text, "vocabulary_size", None) or 1 << 24  # weightless models take no memory
     return Sizes(pieces, pieces, joint=getattr(text, "joint", True))

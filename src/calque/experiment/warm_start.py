@@ -83,7 +83,7 @@ def _misfits(
 
 
 def _differences(model: Model, old: Translator, *, config: ModelConfig, same: dict[str, bool]) -> list[str]:
-    """The settings in which an old model differs from the new one, and the first few weights that do not match."""
+    """If an old model's weights do not match the new model's, the differing settings and the first few mismatches."""
     here, there = dict(model.named_parameters()), dict(old.model.named_parameters())
     mismatches = [f"{name} is only in the new model" for name in here.keys() - there.keys()]
     mismatches += [f"{name} is only in the old model" for name in there.keys() - here.keys()]
@@ -111,13 +111,13 @@ def _refuse(problems: list[str], *, path: Path) -> None:
 
 
 def _rows(old: Tokenizer, new: Tokenizer) -> Tensor:
-    """For each new piece, its row in the old vocabulary, or -1 if it is not there."""
+    """For each piece of the new vocabulary, its row in the old vocabulary, or -1 if the old one lacks it."""
     old_rows = {old.vocabulary.piece(row): row for row in range(len(old.vocabulary))}
     return torch.tensor([old_rows.get(new.vocabulary.piece(row), -1) for row in range(len(new.vocabulary))])
 
 
 def _all_rows(old: Tokenizers, new: Tokenizers) -> dict[str, Tensor]:
-    """For source and target, the row of each new piece in the old vocabulary, or -1 if it is not there."""
+    """For source and target, each new piece's row in the old vocabulary, or -1 if the old vocabulary lacks it."""
     return {"source": _rows(old.source, new.source), "target": _rows(old.target, new.target)}
 
 
@@ -131,7 +131,7 @@ def _same(old: Tokenizers, rows: dict[str, Tensor]) -> dict[str, bool]:
 
 
 def _changed_side(name: str, same: dict[str, bool]) -> str | None:
-    """The side (source or target) whose pieces the rows of a parameter belong to, if its vocabulary has changed."""
+    """The side (source or target) whose changed vocabulary the rows of parameter `name` belong to; None if neither."""
     if name == "encoder.embedding.weight":
         side = "source"
     elif name == "decoder.embedding.weight" or name.startswith("output."):
@@ -143,7 +143,7 @@ def _changed_side(name: str, same: dict[str, bool]) -> str | None:
 
 @torch.no_grad()
 def _copy_rows(value: Tensor, old: Tensor, *, rows: Tensor | None) -> None:
-    """Copies an old weight; if `rows` are given, only the rows of pieces that the old vocabulary has."""
+    """Copies `old` to `value`; with `rows` (each new piece's old row, or -1), only rows of pieces in both models."""
     if rows is None:
         value.copy_(old)
     elif value.requires_grad:  # frequencies in an output layer stay those of the new corpus

@@ -65,7 +65,7 @@ def give_weights_to(model: nn.Module, weights: Mapping[str, Tensor], *, origin: 
 
 
 def _take_sizes(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Calls `take_sizes` of modules whose parameter sizes depend on the corpus that they were estimated from."""
+    """Gives modules whose parameter sizes depend on their training corpus the shapes of `weights` (`take_sizes`)."""
     for name, module in model.named_modules():
         if hasattr(module, "take_sizes"):
             prefix = f"{name}." if name else ""

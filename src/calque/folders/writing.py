@@ -117,9 +117,9 @@ def _seal(folder: Path, *, kind: str, format: int, details: dict[str, Any]) -> M
 
 
 def _share_modes(folder: Path, *, names: Iterable[str]) -> None:
-    """Gives all files the permissions that the umask gives new files; some libraries let only the owner read theirs.
+    """Gives files the permissions that the umask gives new ones, as some libraries make files only the owner can read.
 
-    The mode is derived from the folder's own, as the umask cannot be read without changing it for other threads.
+    The mode is derived from that of `folder`, as the umask cannot be read without changing it for other threads.
     """
     mode = stat.S_IMODE(folder.stat().st_mode) & 0o666
     for name in names:

@@ -119,6 +119,6 @@ def read(
 
 
 def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """Consecutive parts [1,T,…] of one sentence, concatenated along T, on the CPU; None if all parts are None."""
+    """Joins consecutive parts [1,T,…] of one sentence into one tensor [T,…] on the CPU; None if all parts are None."""
     present = [wide(part)[0].cpu() for part in parts if part is not None]
     return torch.cat(present) if present else None

@@ -173,11 +173,11 @@ class BeamRecorder:
         self._finish_step(step, self._with_reasons(candidates, all_tokens, width=width))
 
     def _group(self, place: int, *, size: int) -> int | None:
-        """The group (from 1) of item `place` of `size`, which the groups share equally; None for a single group."""
+        """The beam group (from 1) of slot `place`, where the groups share `size` slots equally; None for one group."""
         return 1 + place * self.groups // size if self.groups > 1 else None
 
     def _compared(self, step: SearchStep) -> Iterator[tuple[int, float, int, int, dict[str, Any]]]:
-        """Yields the place in the group, log-probability, parent, token and other fields of each possible candidate."""
+        """Yields, for each possible candidate, its place in the beam group, log-probability, parent, token and more."""
         log_probs, parents, tokens = step.candidates
         size = log_probs.shape[1]
         banks = [None] * size if step.matched is None else step.matched[0].tolist()
@@ -195,10 +195,10 @@ class BeamRecorder:
     def _with_reasons(
         self, candidates: list[TreeCandidate], tokens: Sequence[Tokens], *, width: int
     ) -> list[TreeCandidate]:
-        """The candidates of a step, with more precise reasons why candidates were dropped.
+        """The candidates of a step, with a more precise `reason` for those dropped although their rank sufficed.
 
-        If a candidate was dropped although its rank among all candidates was high enough, the reason becomes `group`,
-        `penalty` or `end-group` (diverse beam search) or `bank` (required phrases).
+        If fewer than `width` (the beam) candidates are at least as probable as a dropped one, its reason becomes
+        `group`, `penalty` or `end-group` (diverse beam search) or `bank` (required phrases); see `Reason`.
         """
         if self.groups == 1 and all(candidate.matched is None for candidate in candidates):
             return candidates
@@ -225,7 +225,7 @@ class BeamRecorder:
         return [candidate._replace(reason=reason(candidate, own)) for candidate, own in compared]
 
     def _ended(self, step: SearchStep) -> dict[tuple[int | None, Tokens], ScoreParts]:
-        """The scores of the hypotheses that end at this step, by their group and tokens."""
+        """The scores of the hypotheses that end at this step, by their beam group and tokens."""
         rows = _rows(step.ended)
         scores = [ScoreParts(log_prob) for log_prob, _ in rows]
         if step.lengths is not None:
@@ -258,7 +258,7 @@ class BeamRecorder:
 
 
 def _rows(live: Live) -> list[tuple[float, Tokens]]:
-    """The log-probability and the tokens of each hypothesis of the first sentence."""
+    """The log-probability and the tokens of each hypothesis for the first sentence of the batch."""
     return [
         (log_prob, tuple(tokens))
         for log_prob, tokens in zip(live.log_probs[0].tolist(), live.tokens[0].tolist(), strict=True)

@@ -52,7 +52,7 @@ def inspect_caption(captioner: Captioner, image: Path, *, search: SearchConfig) 
 
 @torch.inference_mode()
 def _steps(captioner: Captioner, picture: Picture, ids: list[int]) -> list[TargetStep]:
-    """The probability of each piece, its rank and its runners-up."""
+    """For each piece of the caption `ids`, its probability, its rank and the most likely other pieces."""
     if not ids:
         return []
     with lock_of(captioner.model), captioner.model.evaluating():

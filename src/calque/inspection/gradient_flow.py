@@ -98,7 +98,10 @@ def gradient_flow(model: nn.Module, batches: Sequence[InspectedBatch]) -> dict[s
 
 
 def side_lengths(gradients: BatchGradients) -> dict[str, Tensor]:
-    """The number of positions [B] of each sentence, for each side of the model."""
+    """The sentence lengths [B], in positions, by part of the model: "encoder", "decoder" or "network" (language model).
+
+    The encoder of a translation model reads the source, that of a tagger the text that is labelled.
+    """
     encoder = gradients.lengths if gradients.source_lengths is None else gradients.source_lengths
     return {"encoder": encoder, "decoder": gradients.lengths, "network": gradients.lengths}
 

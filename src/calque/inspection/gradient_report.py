@@ -164,7 +164,7 @@ def _layer_name(item: Mapping[str, Any]) -> str:
 def _file_batches(
     loaded: Translator | TextGenerator | Tagger, run: Path, *, source: Path | None, target: Path | None, sentences: int
 ) -> list[InspectedBatch] | None:
-    """Batches of the given source and target files; None if no file is given."""
+    """Batches of the first `sentences` lines of the files `source` and `target`; None if neither is given."""
     if source is None and target is None:
         return None
     match loaded:

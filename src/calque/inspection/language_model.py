@@ -116,7 +116,7 @@ def inspect_text(
 def _read(
     generator: TextGenerator, ids: Sequence[int]
 ) -> tuple[list[TargetStep], list[Alternative], list[AttentionMap]]:
-    """The probability of each piece and of the end mark, the most likely next pieces, and all attention maps."""
+    """The probability of each piece of `ids` and of the end mark, the most likely next pieces, and attention maps."""
     model, recorder = generator.model, AttentionRecorder()
     inputs = torch.tensor([[generator.start, *ids]], device=generator.device)
     with observe_attention(model, recorder):
@@ -131,14 +131,14 @@ def _read(
 
 
 def _contributions(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
-    """How much each input contributes to predicting each piece; for an n-gram model, 1 if the input is used, or 0."""
+    """How much each input contributes to predicting each piece: saliency; for n-gram models, 1 if used, 0 if not."""
     network = generator.model.network
     return _matched_ngrams(generator, ids) if isinstance(network, NgramNetwork) else _saliency(generator, ids)
 
 
 @torch.inference_mode()
 def _matched_ngrams(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
-    """For each predicted piece, 1 for the inputs in the model's longest n-gram that ends in it, 0 for all others."""
+    """For each predicted piece, 1 for the inputs in the longest n-gram of the model that ends with it; 0 for others."""
     model, output = generator.model, generator.model.output
     assert isinstance(output, NgramOutput)
     inputs = torch.tensor([[generator.start, *ids]], device=generator.device)
@@ -149,7 +149,7 @@ def _matched_ngrams(generator: TextGenerator, ids: Sequence[int]) -> list[Salien
 
 
 def _saliency(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
-    """How much each input vector contributes to each log-probability: gradient × input and integrated gradients."""
+    """How much each input vector adds to each piece's log-probability: gradient × input and integrated gradients."""
     model = generator.model
     assert not isinstance(model.network, NgramNetwork)
 

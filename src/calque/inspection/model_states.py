@@ -73,7 +73,7 @@ def read_many(model: Model, pairs: Sequence[PairIds]) -> Iterator[list[PairState
 
 
 def _batches(pairs: Sequence[PairIds]) -> Iterator[list[int]]:
-    """Yields the indices of each batch's pairs, shortest first; a batch has at most POSITIONS positions per side."""
+    """Yields batches as indices into `pairs`, shortest first; at most POSITIONS source and target positions each."""
     batch: list[int] = []
     for place in sorted(range(len(pairs)), key=lambda place: pairs[place].longest):
         if batch and (len(batch) + 1) * pairs[place].longest > POSITIONS:

@@ -70,7 +70,7 @@ def save_figure(path: Path, paint: Callable[[Any], None]) -> list[str]:
 
 
 def _draw_attention(figure: Any, view: SentenceView) -> None:
-    """Draws the attention that the decoder outputs or, if the model has no attention, saliency."""
+    """Draws the decoder's mean attention to the source pieces or, if the model has no attention, saliency."""
     axes = figure.subplots()
     if view.maps:
         weights, title = view.maps[0].weights[0], "attention"
@@ -154,9 +154,9 @@ def draw_beam(figure: Any, beam: BeamView) -> None:
 
 
 def _places(beam: BeamView, *, height: float) -> dict[int, tuple[int, float]]:
-    """Maps each candidate's id to its column and its vertical position.
+    """Where to draw a beam tree: maps the id of each candidate to its column and its vertical position.
 
-    A long beam is wrapped: `height` is the height of each of its rows of STEPS_PER_ROW columns.
+    The steps of a long search are wrapped into rows of STEPS_PER_ROW columns, each `height` high.
     """
     return {
         candidate.id: (number % STEPS_PER_ROW, number // STEPS_PER_ROW * height + line)

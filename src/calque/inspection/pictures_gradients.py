@@ -231,15 +231,15 @@ def draw_recorded_gradients(run: Path) -> bool:
 
 
 def _goes_back(flow: Document) -> bool:
-    """Whether losses have gradients with respect to a layer's earlier states; not so at a Transformer's top layer."""
+    """Whether a layer's states affect losses at later positions; those of a Transformer's top layer do not."""
     medians = dict(zip(flow["distances"], flow["median"], strict=True))
     return flow["distance"] == "positions" and any(medians.get(distance, 0) > 0 for distance in WATCHED_DISTANCES)
 
 
 def _watched_curve(axes: Any, lines: Sequence[Document], name: str, colour: Any) -> None:
-    """Draws, over training, the factor by which a layer's median gradient norm changes per step of distance.
+    """Plots over training how fast the gradient norm of the layer `name` grows or shrinks with distance.
 
-    For an LSTM, the gradient is that with respect to the cell.
+    A point is the factor by which the median norm changes per position between loss and state; of an LSTM, at its cell.
     """
     points = []
     for line in lines:
@@ -265,7 +265,10 @@ RECORDED = {"spectral_radius": ("recurrent", "forget gate", "update gate"), "gat
 
 
 def _watched_recurrence(axes: Any, lines: Sequence[Document], name: str, key: str, colour: Any) -> None:
-    """Plots a recorded value of a recurrent layer over training: that of its forget or update gate if it has one."""
+    """Plots the recorded statistic `key` of the recurrent layer `name` over training.
+
+    Of a statistic that is recorded for each gate, the value of the forget gate (LSTM) or update gate (GRU) is plotted.
+    """
     points = []
     for line in lines:
         for item in line["recurrences"]:

@@ -169,10 +169,10 @@ def _parts(
     log_probs: Tensor | None,
     language: TextGenerator | None,
 ) -> tuple[float | None, float | None, float | None]:
-    """The log-probability of a text under CTC, the decoder and the language model; None for those not in use.
+    """The log-probability of a text under CTC, the decoder and the language model; None for each that is not used.
 
-    `log_probs` [S,V] are those of CTC. A text that was `cut` at the maximum length is scored without its end: for CTC,
-    this is the probability of all texts that begin with it.
+    `log_probs` [S,V] are CTC's, for S encoder positions and V labels. If the text was `cut` at the maximum length, its
+    end is not scored; for CTC, this gives the probability that a text begins with these tokens.
     """
     targets = torch.tensor([*tokens, *([] if cut else [EOS])])[:, None]  # [U,1]
     ctc = decoder = prior = None
@@ -190,7 +190,7 @@ def _parts(
 
 
 def _ctc_log_prob(log_probs: Tensor, tokens: Sequence[int]) -> float:
-    """log P of a text by CTC over all alignments, given log-probabilities [S,V]; −∞ if the text does not fit."""
+    """log P of a text under CTC, over all alignments; −∞ if `log_probs` [S,V] has too few positions S for the text."""
     if force_align(log_probs, list(tokens)) is None:
         return -math.inf
     sizes = [torch.tensor([length]) for length in (len(log_probs), len(tokens))]
@@ -198,7 +198,7 @@ def _ctc_log_prob(log_probs: Tensor, tokens: Sequence[int]) -> float:
 
 
 def _decoder_log_probs(recogniser: Recogniser, heard: Heard, tokens: Sequence[int]) -> Tensor:
-    """The log-probabilities [U+1,V] of the attention decoder before each token and before the end."""
+    """The attention decoder's log-probabilities [U+1,V] over the vocabulary, for U tokens and the end mark."""
     speller = recogniser.model.speller
     assert speller is not None
     context = speller.attend(heard.memory)
@@ -210,7 +210,10 @@ def _decoder_log_probs(recogniser: Recogniser, heard: Heard, tokens: Sequence[in
 def _spelling(
     recogniser: Recogniser, decoder: SpeechDecoder, heard: Heard, tokens: Sequence[int], *, cut: bool
 ) -> tuple[Tensor | None, list[TargetStep]]:
-    """The decoder's attention [U+1,S] and probabilities for each token and, unless the text was `cut`, for the end."""
+    """The decoder's attention to the recording, and the probability of each token; None and [] without a decoder.
+
+    For U tokens and the end mark, the attention is [U+1,S] over S encoder positions; a `cut` text has no end mark.
+    """
     if recogniser.model.speller is None:
         return None, []
     targets = [*tokens, *([] if cut else [EOS])]
@@ -232,7 +235,7 @@ def _token(recogniser: Recogniser, token: TimedToken, log_probs: Tensor | None) 
 
 
 def _labels(log_probs: Tensor, tokens: Sequence[int]) -> list[int]:
-    """The labels to show: the blank, the tokens of the text in their order, and others that are likely somewhere."""
+    """The labels to show: the blank, the text's tokens in their order, and others that are likely at some position."""
     highest = log_probs.exp().max(dim=0).values
     likely = [label for label in highest.argsort(descending=True).tolist() if highest[label] >= NOTABLE]
     return list(dict.fromkeys([BLANK, *tokens, *likely]))[:LABELS]
@@ -245,7 +248,7 @@ def _name(recogniser: Recogniser, id: int) -> str:
 
 
 def _frequencies(rate: int, bands: int) -> list[float]:
-    """The frequency in Hz at which each band has its peak."""
+    """The frequency in Hz at which the filter of each mel band has its peak."""
     places: list[int] = mel_filters(rate, bands).argmax(axis=1).tolist()
     return [place * rate / transform_size(rate) for place in places]
 

@@ -85,7 +85,7 @@ def _features(axes: Any, view: RecordingView) -> None:
 
 
 def _frequency_ticks(view: RecordingView) -> tuple[list[int], list[str]]:
-    """The bands nearest to round frequencies, and these frequencies."""
+    """The ticks of the frequency axis: the mel bands nearest to round frequencies, and these frequencies as text."""
     places: dict[int, str] = {}
     for frequency in TICKS:
         if view.frequencies[0] <= frequency <= view.frequencies[-1]:
@@ -95,7 +95,7 @@ def _frequency_ticks(view: RecordingView) -> tuple[list[int], list[str]]:
 
 
 def _posteriors(axes: Any, view: RecordingView) -> None:
-    """Draws the probability of each label over time, its name at its peaks, and the best alignment as a bar."""
+    """Draws the probability of each label over time, with its name, and the best alignment as bars above."""
     assert view.posteriors is not None
     times = [(place + 0.5) * view.position for place in range(len(view.posteriors))]
     for number in range(len(view.labels)):

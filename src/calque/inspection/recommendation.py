@@ -98,7 +98,7 @@ def inspect_recommendation(
 def _contributions(
     recommender: Recommender, encoded: EncodedHistory, candidates: Sequence[CandidateItem], scores: Tensor
 ) -> list[list[float]]:
-    """How much each item of a history raises the log-probability of each candidate."""
+    """For each candidate, how much each item of the history raises its log-probability, compared to leaving it out."""
     if not encoded.items:
         return [[] for _ in candidates]
     targets = recommender.catalogue.item_ids([item.item for item in candidates])
@@ -119,13 +119,13 @@ def _without(encoded: EncodedHistory, place: int) -> EncodedHistory:
 def recommendation_values(view: RecommendationView, *, weights: Weights = as_lists) -> dict[str, Any]:
     """An inspected history as JSON values:
 
-    {"items": […], "unknown", "cold", "excludes_seen",            // `unknown` counts unknown items; `cold`: all are
+    {"items": […], "unknown", "cold", "excludes_seen",            // `unknown`: number of items not in the catalogue
      "candidates": [{"item", "log_prob", "frequency", "seen"}…],  // best first
      "influence": [number per item], "contributions": [[number per item] per candidate],
      "attention": null | {"maps": [Map…]}}                        // item × item, see `attention_values`
 
-    Contributions say how much an item raises a candidate's log-probability; `influence` is that of the first
-    recommended candidate.
+    `cold` is true if no item is in the catalogue. Contributions say how much an item of the history raises a
+    candidate's log-probability; `influence` has the contributions to the first candidate that is recommended.
     """
     return {
         "items": view.items,

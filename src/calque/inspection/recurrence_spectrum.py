@@ -99,9 +99,10 @@ def _spectrum_values(values: Spectrum) -> dict[str, Any]:
 
 
 def _jacobians(layer: RecurrentLayer, recorded: Recorded, lengths: Tensor) -> dict[str, Any]:
-    """The gains of the Jacobian's terms by time step, the spectrum of its mean, and statistics of the gates.
+    """Statistics of the Jacobian of a layer's state with respect to its previous state, on data, and of the gates.
 
-    The gain of a term is ‖·‖_F / √D: the root mean square, over all directions, of how much it stretches a vector.
+    They are the gain of each term of the Jacobian at each time step, and the spectrum of the mean Jacobian. The gain of
+    a term is ‖·‖_F / √D for width D: the root mean square, over all directions, of how much it stretches a vector.
     """
     rows, total_steps = len(lengths), 0
     gains: dict[str, list[float]] = {}
@@ -144,6 +145,6 @@ def _gate_values(by_step: list[Tensor]) -> dict[str, Any]:
 
 
 def _gain(matrices: Tensor) -> Tensor:
-    """The gains ‖·‖_F / √D [N] of matrices [N,D,D]."""
+    """The gain ‖J‖_F / √D of each of N matrices J, given as [N,D,D]."""
     norms: Tensor = torch.linalg.matrix_norm(exact(matrices))
     return norms / math.sqrt(matrices.shape[-1])

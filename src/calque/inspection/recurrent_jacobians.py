@@ -82,7 +82,7 @@ def _lstm(layer: Recurrence, previous: RecurrentStep, step: RecurrentStep) -> St
     outer = leave * (1 - (cell if norm is None else norm(cell)).tanh() ** 2)  # [N,D]
 
     def through_hidden(matrix: Tensor) -> Tensor:
-        """The chain rule: a derivative [N,D,D] with respect to h(t−1), times ∂h(t−1)/∂c(t−1)."""
+        """The chain rule: turns a derivative [N,D,D] with respect to h(t−1) into one with respect to c(t−1)."""
         if norm is None:
             return matrix * outer[:, None]
         eye = torch.eye(cell.shape[-1], dtype=cell.dtype, device=cell.device)
@@ -145,7 +145,7 @@ def _gru(layer: RecurrentLayer, step: RecurrentStep) -> StepTerms:
 
 
 def _share(layer: RecurrentLayer, step: RecurrentStep) -> Tensor:
-    """[N,G·D], the recurrent part U h(t−1) of the gates' pre-activations, before any normalisation."""
+    """The part [N,G·D] of the G gates' pre-activations that depends on the previous state, before normalisation."""
     if step.recurrent is not None:
         return step.recurrent
     assert isinstance(layer, Recurrence)
@@ -162,9 +162,10 @@ def _norm(layer: RecurrentLayer, name: str) -> nn.LayerNorm | None:
 
 
 def _slope(norm: nn.LayerNorm | None, values: Tensor, weight: Tensor) -> Tensor:
-    """[N,M,D], the Jacobian of norm(W x) with respect to x, at W x = values [N,M]; W [M,D].
+    """The Jacobian [N,M,D] of norm(W x + b) with respect to x, for `weight` W [M,D], where `values` [N,M] are W x + b.
 
-    For y = w x̂ + b with x̂ = (v − mean v) / σ: ∂y/∂v = w/σ (1 − 1/M − x̂ x̂ᵀ/M).
+    With v = W x + b, x̂ = (v − mean v) / σ and norm(v) = w x̂ + c: ∂norm/∂v = w/σ (1 − 1/M − x̂ x̂ᵀ/M). If `norm` is
+    None, the Jacobian is W.
     """
     if norm is None:
         return weight.expand(len(values), -1, -1)

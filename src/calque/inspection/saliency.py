@@ -74,7 +74,10 @@ def attributions(inputs: nn.Module, predict: Predict, *, scales: Tensor) -> Tens
 
 
 def _target_attributions(model: Model, source: Sequence[int], target: Sequence[int], *, scales: Tensor) -> Tensor:
-    """The attributions [T,S] of target pieces to source pieces, at the given scales."""
+    """The attributions [T,S] of target pieces to source pieces, as `attributions` defines them.
+
+    Gradients are averaged over copies of the source vectors, each multiplied by one of the `scales`.
+    """
     device = next(model.parameters()).device
 
     def predict(rows: int) -> Iterator[Tensor]:

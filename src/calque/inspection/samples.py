@@ -71,7 +71,7 @@ def _refuse_empty(store: Store) -> Store:
 
 
 def _batches(store: Store, columns: Sequence[str], *, sentences: int) -> list[Rows]:
-    """The row numbers of each batch of sampled rows, the longest rows first."""
+    """Batches of at most `sentences` evenly spaced rows of the store, given as row numbers, longest rows first."""
     longest = np.max([store[name].lengths.astype(np.int64) for name in columns], axis=0)
     rows = np.flatnonzero((longest > 0) & (longest < LONGEST))
     if len(rows) == 0:
@@ -99,7 +99,7 @@ def _tags(store: Store, rows: Rows, inputs: Sequence[str]) -> TagBatch:
 
 
 def _running(store: Store, *, sentences: int) -> list[InspectedBatch]:
-    """Batches of evenly spaced segments of a text that is read as one stream, not line by line."""
+    """Batches of at most `sentences` evenly spaced segments of a text that is read as one stream, not line by line."""
     total = len(store[COLUMN].values)
     width = min(LONGEST, total - 1)
     count = max(1, min(sentences, total // (width + 1)))

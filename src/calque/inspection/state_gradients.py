@@ -124,7 +124,7 @@ def reference_gradients(model: nn.Module, batch: InspectedBatch) -> dict[tuple[s
 
 
 def _reference_row(loss: Tensor, layer: Recorded, parts: list[Tensor]) -> list[float]:
-    """The norms of the gradients of one loss with respect to a layer's states, in the order of the text."""
+    """The norms of the gradients of one loss with respect to a layer's states `parts`, in the order of the text."""
     gradients = torch.autograd.grad(loss, parts, retain_graph=True, allow_unused=True)
     norms = []
     for part, gradient in zip(parts, gradients, strict=True):
@@ -138,7 +138,10 @@ def _reference_row(loss: Tensor, layer: Recorded, parts: list[Tensor]) -> list[f
 
 
 def _norms(parts: list[Tensor], gradients: list[Tensor | None]) -> Tensor:
-    """[B,P] norms of the gradients of one tensor [B,P,D], or of P tensors [B,D]; 0 where there is no gradient."""
+    """The gradient norms [B,P] at P positions with states `parts`: one tensor [B,P,D] or P tensors [B,D].
+
+    A gradient of None counts as 0: the loss does not depend on that state.
+    """
     known = [torch.zeros_like(part) if grad is None else grad for part, grad in zip(parts, gradients, strict=True)]
     stacked = known[0] if parts[0].dim() == 3 else torch.stack(known, dim=1)
     norms: Tensor = torch.linalg.vector_norm(exact(stacked), dim=-1)
@@ -146,7 +149,7 @@ def _norms(parts: list[Tensor], gradients: list[Tensor | None]) -> Tensor:
 
 
 def _lengths(batch: InspectedBatch) -> tuple[Tensor, Tensor | None]:
-    """The numbers of predicted or labelled positions [B], and those of source positions (None without a source)."""
+    """The number of predicted or labelled positions of each sentence, and of source positions (None if no source)."""
     match batch:
         case PairBatch():
             return batch.target_lengths, batch.source.lengths

@@ -258,8 +258,8 @@ def index_folder(run: Path) -> Path:
     """The default folder of a run's index of states, RUN/states; raises an error for a model folder."""
     if not is_run(run):
         raise FolderError(
-            f"{run} is not a run, and only a run can hold an index of states; use the run that the model was trained "
-            "in or, in Python, pass another folder"
+            f"{run} is not a run folder, and only a run can hold an index of states; use the run that the model was "
+            "trained in or, in Python, pass another folder"
         )
     return run / FOLDER
 
@@ -279,7 +279,10 @@ def _open(folder: Path, manifest: Manifest) -> StateIndex:
 
 
 def _choose(translator: Translator, drawn: Sequence[TrainingPair], *, states: int, longest: int) -> list[_Chosen]:
-    """The first drawn pairs that together have at most `states` states per side, sorted by corpus and line."""
+    """The first of the `drawn` pairs that have, together, at most `states` encoder and `states` decoder states.
+
+    Pairs with more than `longest` pieces are left out. The chosen pairs are sorted by corpus and line.
+    """
     chosen: list[_Chosen] = []
     encoder = decoder = 0
     for start in range(0, len(drawn), _TOGETHER):
@@ -297,7 +300,7 @@ def _in_order(chosen: Sequence[_Chosen]) -> list[_Chosen]:
 
 
 def _encode(translator: Translator, pairs: Sequence[TrainingPair], *, longest: int) -> list[_Chosen]:
-    """The pairs as ids, without those that training leaves out because they are too long or have no pieces."""
+    """The pairs as ids, without those that training leaves out: more than `longest` pieces on a side, or none."""
     models, tokenizers = translator.engine().models, translator.tokenizers
     sources = models.encode_sources([pair.source for pair in pairs], limit=longest)
     numbered: list[NumberedText] = [source.numbered for source in sources]
@@ -366,8 +369,8 @@ def _fit(folder: Path, *, progress: Progress) -> dict[str, Any]:
 
 
 def _quiet(stage: str, done: int, total: int) -> None:
-    """Shows no progress."""
+    """A progress callback that shows nothing."""
 
 
 def _silent(message: str) -> None:
-    """Reports nothing."""
+    """A report callback that prints nothing."""

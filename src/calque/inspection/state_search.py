@@ -59,7 +59,7 @@ def _prepared(vectors: Array, *, metric: Metric) -> Array:
 
 
 def _rounded(part: Array, queries: Array, *, metric: Metric) -> tuple[Array, Array]:
-    """Distances [Q,C] up to rounding (squared Euclidean, or 1 − cos), and a bound [Q] on the rounding error."""
+    """Distances [Q,C] of Q queries to C states (squared Euclidean or 1 − cos), and a bound [Q] on rounding errors."""
     sizes, query_sizes = np.square(part).sum(axis=1), np.square(queries).sum(axis=1)
     products = queries @ part.T
     slack = 8 * (part.shape[1] + 4) * np.finfo(np.float64).eps * (sizes.max(initial=0) + query_sizes + 1)
@@ -69,7 +69,7 @@ def _rounded(part: Array, queries: Array, *, metric: Metric) -> tuple[Array, Arr
 
 
 def _exact(part: Array, query: Array, *, metric: Metric) -> Array:
-    """The distances [C] of states from one query (squared Euclidean, or 1 − cos), each computed by itself."""
+    """Distances [C] of C states to a query (squared Euclidean or 1 − cos); equal states have equal distances."""
     values: Array = np.square(part - query).sum(axis=1) if metric == "euclidean" else 1 - (part * query).sum(axis=1)
     return values
 

@@ -167,7 +167,10 @@ def _side(
     metric: Metric,
     sentences: dict[int, TrainingSentence],
 ) -> SideStates:
-    """The states of encoder or decoder with their neighbours, whose training pairs are added to `sentences`."""
+    """The states of encoder or decoder (`side`), each with the `count` nearest states of the index.
+
+    The training pairs that these neighbours belong to are added to `sentences`.
+    """
     indexed, projection = index.states(side), index.projections[side]
     nearest_indices, distances = nearest(indexed, states, count=count, metric=metric)
     points = []
@@ -262,7 +265,7 @@ def states_summary(states: SentenceStates, *, shown: int = 3) -> list[str]:
 
 
 def _in_context(sentence: TrainingSentence, side: Side, neighbour: Neighbour) -> str:
-    """A neighbour's piece in brackets, among the pieces around it, and the line number of its sentence."""
+    """A neighbour as text: its piece in brackets among the pieces around it, and its sentence's line number."""
     pieces, position = sentence.pieces(side), neighbour.position
     first, last = max(position - _CONTEXT, 0), position + _CONTEXT + 1
     shown = [

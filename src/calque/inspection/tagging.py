@@ -147,7 +147,7 @@ def _read(tagger: Tagger, sentence: Sentence) -> _Scores:
 
 @torch.inference_mode()
 def _read_chain(tagger: Tagger, sentence: Sentence) -> _Scores:
-    """What a hidden Markov tagger computes; its emissions are log P(word | label), up to a constant per word."""
+    """What a hidden Markov tagger computes; emissions are log P(word | label), up to a constant for each word."""
     model = tagger.model
     assert isinstance(model, HiddenMarkovTagger)
     source = tagger.source(sentence)
@@ -165,7 +165,7 @@ def _read_chain(tagger: Tagger, sentence: Sentence) -> _Scores:
 
 
 def _path_score(emissions: Tensor, labels: Sequence[int], tagger: Tagger) -> float:
-    """The score of a label sequence, whether it is allowed or not."""
+    """The score of a label sequence, its emissions plus any transition scores, even if the sequence is not allowed."""
     total = float(sum(row[label] for row, label in zip(emissions, labels, strict=True)))
     transitions = transitions_of(tagger)
     if transitions is None:

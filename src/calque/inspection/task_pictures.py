@@ -98,7 +98,7 @@ def _draw_marginals(figure: Any, view: TaggingView) -> None:
 
 
 def _shown_labels(view: TaggingView) -> list[int]:
-    """All labels or, if there are too many to draw, the most probable ones and those of the best sequences."""
+    """Indices of the labels to draw: all or, if that is too many, the most probable and those of the best sequences."""
     if len(view.labels) <= MOST_LABELS:
         return list(range(len(view.labels)))
     needed = {*view.best.labels, *(() if view.runner_up is None else view.runner_up.labels)}
@@ -139,9 +139,9 @@ def _draw_transitions(figure: Any, view: TaggingView) -> None:
 
 
 def _with_ends(transitions: Transitions) -> tuple[Tensor, Tensor]:
-    """The transition scores and a mask of those allowed, [Y+1,Y+1] each.
+    """The transition scores of Y labels, start and end included, and a mask of those allowed, [Y+1,Y+1] each.
 
-    The first row is for the first label of a sentence, the last column for its last label.
+    The first row has the scores of the first label of a sentence, the last column those of its last label.
     """
 
     def joined(middle: Tensor, start: Tensor, end: Tensor, *, corner: Tensor) -> Tensor:
@@ -165,7 +165,7 @@ def _draw_contributions(
     rows: Sequence[str],
     columns: Sequence[str],
 ) -> None:
-    """Draws attention, averaged over layers and heads, or saliency if the model has no attention."""
+    """Draws a heat map of attention, averaged over layers and heads, or of saliency if the model has no attention."""
     if maps:
         weights = mean_weights(maps)
         title = f"attention, mean of {sum(item.heads for item in maps)} heads in {len(maps)} layers"

@@ -37,7 +37,7 @@ class PairSample(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """A pair with the random number that decides whether it is kept."""
+    """A training pair with its random priority; the sample consists of the pairs with the lowest priorities."""
 
     priority: float
     pair: TrainingPair
@@ -51,7 +51,7 @@ class RunData(NamedTuple):
 
 
 class _Seed(Config):
-    """The seed of a run's config."""
+    """The key `seed` of a run's config."""
 
     seed: int = 1
 
@@ -64,7 +64,9 @@ def is_run(folder: Path) -> bool:
 def run_data(run: Path) -> RunData:
     """The data config and the seed of a run, from its config.toml."""
     if not is_run(run):
-        raise FolderError(f"{run} is not a run, so its training corpora are unknown; pass a source and a target file")
+        raise FolderError(
+            f"{run} is not a run folder, so its training corpora are unknown; pass a source and a target file"
+        )
     values = read_toml(run / CONFIG)
     origin = str(run / CONFIG)
     data = check(DataConfig, section(values, "data", origin=run / CONFIG), origin=f"{origin}: data", written=True)
@@ -126,7 +128,7 @@ def _lowest(drawn: Sequence[_Drawn], *, most: int) -> list[_Drawn]:
 
 
 def _blocks(data: DataConfig) -> Iterator[list[TrainingPair]]:
-    """Yields the valid pairs of all training corpora, in blocks; raises a DataError if a line is malformed."""
+    """Yields the pairs of all training corpora, in blocks; raises a DataError if a line is malformed."""
     limit = data.line_limit(running=False)
     for number, corpus in enumerate(data.train):
         for block in read_blocks(_without_alignments(corpus), limit=limit):

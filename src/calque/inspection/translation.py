@@ -77,7 +77,7 @@ class SentenceView(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """A translation, found by search or given, as ids and as text."""
+    """The translation to inspect, as ids and as text: found by search, or given by the user."""
 
     ids: list[int]  # with the end mark unless it was truncated
     text: str
@@ -131,7 +131,7 @@ def inspect_translation(
 def _search(
     translator: Translator, request: Request, search: SearchConfig, source: NumberedText, *, moved: MovedAttention
 ) -> _Answer:
-    """The translation that search finds, with its beam tree if the method is beam search."""
+    """The translation that search finds, with its beam tree in beam search; `moved` may redirect attention."""
     nbest = 1 if request.nbest is None else request.nbest
     best: list[Candidate] = []  # of every search, that with the widest beam first
 
@@ -162,7 +162,7 @@ def _search(
 
 
 def _given(models: TranslationModels, target: str, source: NumberedText, *, found: _Answer) -> _Answer:
-    """The given target as an answer, together with the translation that search `found`, for comparison."""
+    """The user's `target` as the translation to inspect, with the one that search `found` for comparison."""
     (encoded,) = models.encode_targets([target], [source])
     ids = [*encoded.numbered.ids, *([] if encoded.cut else [EOS])]
     assert found.candidate is not None
@@ -179,7 +179,7 @@ def _read(
     search: SearchConfig,
     moved: MovedAttention,
 ) -> Reading:
-    """What the model computes for the target.
+    """The probabilities and attention of the model while it reads a source and a given target.
 
     For an ensemble, attention is that of the first model, and probabilities are those of the whole ensemble.
     """
@@ -202,7 +202,7 @@ def _combined_log_probs(
     search: SearchConfig,
     moved: MovedAttention,
 ) -> Tensor:
-    """The log-probabilities [T,V] of the next piece at each position, under an ensemble as a whole."""
+    """The log-probabilities [T,V] that an ensemble as a whole gives to the next piece at each of T target positions."""
     padded = pad_source([source]).to(models.device)
     rows = []
     with torch.inference_mode(), models.model.evaluating():
@@ -224,7 +224,7 @@ def _saliency(models: TranslationModels, source: Sequence[int], target: Sequence
 
 
 def _refuse_late_moves(moves: Sequence[Move], *, pieces: int) -> None:
-    """Raises a ConfigError if a move names a target piece after the end of the translation."""
+    """Raises a ConfigError if attention is to be moved at a target piece after the end of the translation."""
     late = [move.target for move in moves if move.target > pieces]
     if late:
         raise ConfigError(
@@ -279,7 +279,7 @@ def _view(
 def _score(
     found: _Answer, reading: Reading, source: NumberedText, *, log_prob: float, search: SearchConfig
 ) -> ScoreParts | None:
-    """The terms of a translation's score; None if the translation was cut or the method is not beam search."""
+    """The terms of a translation's score in beam search; None if it was truncated or found by another method."""
     if found.beam is None or found.is_cut:
         return None
     scoring, values = scoring_of(search), torch.tensor([[log_prob]], dtype=torch.float64)

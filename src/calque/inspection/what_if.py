@@ -73,17 +73,17 @@ class MovedAttention:
         return [ChangeAttention(layer, self.change) for layer in self.layers]
 
     def state(self, state: Any, *, length: int) -> Any:
-        """Called before token number `length` is predicted: activates its move, if any. Returns the state unchanged."""
+        """Called before token `length` is predicted: activates its `Move`, if any. Returns the state unchanged."""
         self._current = self.sources.get(length)
         return state
 
     def log_probs(self, log_probs: Tensor, *, length: int) -> Tensor:
-        """Called after token number `length` is predicted: ends its move. Returns the log-probabilities unchanged."""
+        """Called after token `length` is predicted: ends its `Move`. Returns the log-probabilities unchanged."""
         self._current = None
         return log_probs
 
     def change(self, weights: Tensor) -> Tensor:
-        """The attention weights [B,H,Q,S]; if a move applies to the predicted piece, all weight is on one position."""
+        """The attention weights [B,H,Q,S]; if a `Move` names the predicted piece, all weight is on one position."""
         if self._current is None:
             return weights
         moved = torch.zeros_like(weights)

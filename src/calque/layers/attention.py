@@ -166,7 +166,7 @@ class Attention(AttentionLayer):
         return join(parts), state
 
     def _attend_natively(self, queries: Tensor, context: AttentionContext) -> Attended:
-        """Global, soft attention without coverage or gate, computed by a kernel for decoding on a CPU."""
+        """Attention by the C kernel for decoding on a CPU: only global, soft attention without coverage or gate."""
         (rows, size, _), (sentences, places) = queries.shape, context.mask.shape
         score, weights = self.score, queries.new_empty(rows * size, places)
         additive = score if isinstance(score, AdditiveScore) else None
@@ -219,7 +219,10 @@ class Attention(AttentionLayer):
     def _reach(
         self, scores: Tensor, queries: Tensor, state: AttentionState, context: AttentionContext, *, size: int
     ) -> Tensor:
-        """The attention weights [B,Q,S] of T = `size` queries per row; zero outside the window of local attention."""
+        """Attention weights [B,Q,S], the softmax of `scores`; if attention is local, zero outside a window.
+
+        `size` is the number of queries per row of `state`: the number of target positions read at once.
+        """
         mask = context.mask[:, None]
         positions = torch.arange(scores.shape[-1], device=scores.device)
         match self.config.reach:
@@ -243,10 +246,11 @@ class Attention(AttentionLayer):
                 assert_never(self.config.reach)
 
     def _choose(self, weights: Tensor, is_soft: Tensor | None) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-        """The weights to apply [B,Q,S], the log-probability of the sampled positions [B,Q], and auxiliary losses.
+        """The weights to apply [B,Q,S], the log-probability [B,Q] of sampled positions or None, and auxiliary losses.
 
-        Soft attention applies the given weights. Hard attention puts all weight on one position, which is sampled in
-        training; where `is_soft` [B,Q,1] is true, it acts as soft attention, with log-probability 0.
+        Soft attention applies the given `weights`. Hard attention puts all weight on one position: in training a
+        sampled one, otherwise the most likely. In training, it acts as soft attention, with log-probability 0, where
+        `is_soft` [B,Q,1] is true.
         """
         match self.config.choice:
             case "soft":
@@ -271,7 +275,7 @@ class Attention(AttentionLayer):
 
 
 def _vector(layer: nn.Module) -> Tensor:
-    """The weight [A] of a linear layer with one output, in float32: a plain layer or one of an 8-bit model."""
+    """The weight [A] of a linear layer with A inputs and one output, in float32, even if stored as 8-bit integers."""
     weight, scales = layer.weight, getattr(layer, "scales", None)
     assert isinstance(weight, Tensor)
     vector = weight.detach().float().flatten()

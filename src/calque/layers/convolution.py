@@ -93,7 +93,7 @@ def normalised(direction: Tensor, *, magnitude: Tensor) -> Tensor:
 
 
 def _normalised_rows(direction: Tensor, *, magnitude: Tensor) -> Tensor:
-    """`normalised` for directions [O,D,k], reshaped to the weights [O,k·D] that multiply `windows`."""
+    """A convolution's normalised weights, from directions [O,D,k], as the matrix [O,k·D] that multiplies `windows`."""
     return normalised(direction, magnitude=magnitude).transpose(1, 2).flatten(1)
 
 

@@ -67,5 +67,5 @@ def _log(values: Tensor) -> Tensor:
 
 
 def _floor(values: Tensor) -> float:
-    """The logarithm of the smallest positive normal number of the data type of `values`."""
+    """The lowest value of `_log`: the logarithm of the smallest positive normal number of the type of `values`."""
     return math.log(torch.finfo(values.dtype).tiny)

@@ -102,9 +102,9 @@ class LinearChainCRF(nn.Module):
         return BestPaths(path_labels[:, :words], total.masked_fill(~mask[:, 0], 0))
 
     def _totals(self, scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """[B,T,Y], the log-sum-exp of the scores of all sequences with label y at word t, and the mask [B,T] of words.
+        """For each word and label, the log-sum-exp of the scores of all label sequences with that label there, [B,T,Y].
 
-        T is at least 1.
+        The second result is the mask [B,T] of words. T is at least 1, even for sentences without words.
         """
         scores, mask = _masked(scores, lengths)
         forward = torch.stack(self._forward_scores(scores, mask), dim=1)
@@ -112,7 +112,7 @@ class LinearChainCRF(nn.Module):
         return forward + backward, mask
 
     def _forward_scores(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
-        """For each word, [B,Y]: the log-sum-exp of the scores of all label prefixes that end there with label y.
+        """For each word, [B,Y]: the log-sum-exp of the scores of all labellings up to this word that give it label y.
 
         After a sentence's last word, the values are repeated.
         """
@@ -124,7 +124,7 @@ class LinearChainCRF(nn.Module):
         return totals
 
     def _backward_scores(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
-        """For each word, [B,Y]: the log-sum-exp of the scores of all labellings of later words, given its label."""
+        """For each word, [B,Y]: the log-sum-exp of the scores of all labellings of later words, if it has label y."""
         transitions = wide(self.transitions)
         totals = [wide(self.end).expand_as(scores[:, 0])]
         for emission, is_word in zip(scores.unbind(1)[:0:-1], mask.unbind(1)[:0:-1], strict=True):
@@ -133,7 +133,7 @@ class LinearChainCRF(nn.Module):
         return totals[::-1]
 
     def _restricted(self, allowed: Allowed | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The CRF's scores of transitions, first labels and last labels, −∞ for those that are not allowed."""
+        """The scores of transitions, first labels and last labels; −∞ for those not in `allowed` (None allows all)."""
         weights = (wide(self.transitions), wide(self.start), wide(self.end))
         if allowed is None:
             return weights
@@ -178,7 +178,10 @@ def allowed_transitions(labels: Sequence[str]) -> Allowed:
 
 
 def _parts(label: str, *, is_untyped: bool) -> tuple[str, str]:
-    """The prefix B, I, E or S and the type of a label; the prefix is empty if the label has none of these."""
+    """The prefix (B, I, E or S) and the type of a label such as B-PER; an empty prefix if the label has none.
+
+    A letter without a type, such as B, counts as a prefix only if `is_untyped`.
+    """
     prefix, hyphen, kind = label.partition("-")
     return (prefix, kind) if prefix in ("B", "I", "E", "S") and (hyphen or is_untyped) else ("", label)
 

@@ -68,7 +68,10 @@ def states_of(tokens: Tensor, token_lengths: Tensor) -> States:
 
 
 class _ForwardBackward(torch.autograd.Function):
-    """The loss, from the forward variables α, and its gradient: −Σ α β / P over all states with the same label."""
+    """The CTC loss −log P of texts, by the forward-backward algorithm, with its gradient.
+
+    For a label's log-probability at a position, the gradient is −Σ α β / P over all states with this label.
+    """
 
     @staticmethod
     def forward(context: Any, log_probs: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor) -> Tensor:
@@ -100,7 +103,7 @@ class _ForwardBackward(torch.autograd.Function):
 
 
 def _shift(values: Tensor, by: int) -> Tensor:
-    """Log-probabilities [B,Z] of states, moved `by` states to the right or, if `by` is negative, to the left."""
+    """Log-probabilities [B,Z] of states, shifted `by` states right (left if negative); gaps are filled with log 0."""
     if by > 0:
         return F.pad(values, (by, 0), value=_IMPOSSIBLE)[:, : values.shape[1]]
     return F.pad(values, (0, -by), value=_IMPOSSIBLE)[:, -by:]
@@ -114,8 +117,8 @@ def _sum3(first: Tensor, second: Tensor, third: Tensor) -> Tensor:
 def _forward(emitted: Tensor, states: States) -> Tensor:
     """log α [B,S,Z]: the log of the summed probabilities of all paths up to position s that are in state z there.
 
-    The label that is emitted at position s itself is included. The Z = 2 U + 1 states are the U tokens of a text with a
-    blank before, between and after them.
+    `emitted` [B,S,Z] are the log-probabilities of the states' labels; α includes that of the label at position s. The
+    states are the U tokens of a text with a blank before, between and after them, so that Z = 2 U + 1.
     """
     alpha = torch.full_like(emitted[:, 0], _IMPOSSIBLE)
     alpha[:, :2] = emitted[:, 0, :2]
@@ -128,10 +131,10 @@ def _forward(emitted: Tensor, states: States) -> Tensor:
 
 
 def _backward(emitted: Tensor, states: States, lengths: Tensor) -> Tensor:
-    """log β [B,S,Z]: the log of the summed probabilities of all continuations of a path in state z at position s.
+    """log β [B,S,Z]: the log of the summed probabilities of all ways to complete a path in state z at position s.
 
-    Only the labels at positions after s are included: the label at position s itself is part of α (see `_forward`,
-    which also defines the Z states).
+    Only the labels at positions after s are included, since α includes the label at s (see `_forward`). The Z states
+    are the tokens of a text with a blank before, between and after them.
     """
     places = torch.arange(emitted.shape[2], device=emitted.device)[None]
     is_end = (places == states.last[:, None] - 1) | ((places == states.last[:, None] - 2) & (states.last[:, None] > 1))

@@ -37,10 +37,10 @@ def input_levels() -> int:
 
 
 def to_levels(weight: Tensor) -> Levels:
-    """A weight [O,...] rounded to 8 bits: uₒ = max |Wₒ| / 127, rounded up to 17 bits, and qₒ = Wₒ / uₒ, rounded.
+    """A weight [O,...] as 8-bit levels q with a scale u per output: uₒ = max |Wₒ| / 127 and qₒ = round(Wₒ / uₒ).
 
-    Law: `from_levels` is exact, because the product of a 7-bit and a 17-bit number fits into the 24 bits of a float,
-    and rounding its result again gives the same levels and scales.
+    Scales are rounded up to 17 significant bits. Because |q| has 7 bits, u q then fits into the 24 bits of a float32.
+    Laws: `from_levels` is exact, and `to_levels(from_levels(levels))` has the same levels and scales.
     """
     precise = weight.detach().float()
     most = precise.flatten(1).abs().amax(dim=1) / WEIGHT_LEVELS
@@ -117,7 +117,7 @@ class Int8Linear(nn.Module, FusedLinear):
         return finished(self._by_torch(inputs), relu=relu, added=added)
 
     def native(self) -> Int8Product:
-        """This layer as a function that calls the kernel in C; built at the first call."""
+        """The object that computes W x + b with the C kernel; it is built at the first call."""
         product = self._product
         if product is None:
             self._product = product = Int8Product(self.weight, self.scales, self.bias)
@@ -131,7 +131,7 @@ class Int8Linear(nn.Module, FusedLinear):
         return outputs.view(*inputs.shape[:-1], self.outputs).to(inputs.dtype)
 
     def _integer_product(self, levels: Tensor) -> Tensor:
-        """The products [M,O] of weights and input levels [M,I], before multiplication by the inputs' scales."""
+        """The products [M,O] of the weights with 8-bit inputs `levels` [M,I], without the scales of the input rows."""
         if self._packed is None:
             self._zeros = torch.zeros(self.outputs, dtype=torch.long)
             self._packed = torch.ops.onednn.qlinear_prepack(self.weight.data, None)

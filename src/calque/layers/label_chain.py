@@ -97,9 +97,9 @@ class LabelChain(NamedTuple):
         return BestPaths(path.masked_fill(~self._mask, 0), total)
 
     def _forward(self) -> list[Tensor]:
-        """For each word, [B,U,Y]: the log-sum-exp of the scores of all label prefixes that end at this word.
+        """For each word, [B,U,Y]: the log-sum-exp of the scores of all labellings of the words up to this one.
 
-        They are kept apart by their history, that is, the label before the last (U), and their last label (Y).
+        Axis U is the previous word's label (0: *no label*; a first-order chain has U = 1), axis Y the word's own.
         """
         totals = [self._first()]
         for t in range(1, self.emissions.shape[1]):
@@ -109,9 +109,9 @@ class LabelChain(NamedTuple):
         return totals
 
     def _backward(self) -> list[Tensor]:
-        """The log-sum-exp of the scores of all labellings of the words after each word, one tensor [B,U,Y] per word.
+        """For each word, [B,U,Y]: the log-sum-exp of the scores of all labellings of the words after it.
 
-        Each value is conditioned on the label of the previous word (axis U) and of the word itself (axis Y).
+        The label of the previous word (axis U, as in `_forward`) and that of the word itself (axis Y) are given.
         """
         words = self.emissions.shape[1]
         totals = [self._end(words - 1)]
@@ -124,20 +124,20 @@ class LabelChain(NamedTuple):
         return totals[::-1]
 
     def _first(self) -> Tensor:
-        """[B,U,Y], the scores of the first labels; −∞ unless the history is *no label*."""
+        """The scores [B,U,Y] of the first word's label (axis Y); −∞ unless the label before (axis U) is *no label*."""
         scores = self.transitions.start[self.kinds[:, 0]] + self.emissions[:, 0]
         return F.pad(scores[:, None], (0, 0, 0, self.transitions.ends.shape[2] - 1), value=-torch.inf)
 
     def _step(self, t: int) -> Tensor:
-        """[B,U,Y,Y], the scores of the label of word t (last axis), given the label of word t − 1 and its history."""
+        """The scores [B,U,Y,Y] of the label of word t (last axis), given those of words t − 2 (axis U) and t − 1."""
         return self.transitions.steps[self._before(t - 1), self.kinds[:, t - 1], self.kinds[:, t]]
 
     def _end(self, t: int) -> Tensor:
-        """[B,U,Y], the scores of a sentence that ends with word t."""
+        """The scores [B,U,Y] of ending a sentence after word t, given the labels of words t − 1 (axis U) and t."""
         return self.transitions.ends[self._before(t), self.kinds[:, t]]
 
     def _before(self, t: int) -> Tensor:
-        """[B], the kind of the word before word t; 0 where it has no effect: if t = 0 or the chain is first-order."""
+        """The kind [B] of word t − 1, such as its case; 0 if it has no effect: if t = 0 or the chain is first-order."""
         is_known = t > 0 and len(self.transitions.steps) > 1
         return self.kinds[:, t - 1] if is_known else torch.zeros_like(self.kinds[:, t])
 
@@ -151,5 +151,5 @@ class LabelChain(NamedTuple):
 
 
 def _after_the_first(scores: Tensor) -> Tensor:
-    """Scores [B,Y,Y] of pairs of labels as scores by history [B,1+Y,Y]; −∞ where the history is *no label*."""
+    """Scores [B,Y,Y] of pairs of labels, extended to [B,1+Y,Y] by −∞ for pairs whose first label is *no label*."""
     return F.pad(scores, (0, 0, 1, 0), value=-torch.inf)

@@ -112,7 +112,7 @@ class LogMel(nn.Module):
         return Padded(features, lengths)
 
     def _constants_on(self, device: torch.device, dtype: torch.dtype) -> Constants:
-        """The constants on a device. They are not buffers, because `model.to(bfloat16)` would round those."""
+        """The Fourier window and the mel filters on a device: not buffers, which `model.to(bfloat16)` would round."""
         if (device, dtype) not in self._constants:
             window = torch.hann_window(self.window, periodic=False, dtype=torch.float64)
             filters = torch.from_numpy(mel_filters(self.rate, self.bands))

@@ -186,7 +186,7 @@ class MultiHead(AttentionLayer):
         )
 
     def _plainly(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
-        """`attend` with explicit weights, which can be observed and changed."""
+        """The output of `attend`, computed with explicit attention weights, which can be observed and changed."""
         keys, values = map(self._for_heads, memory)
         if causal:
             mask = distances(queries.shape[2], keys=keys.shape[2], device=keys.device) <= 0
@@ -194,21 +194,21 @@ class MultiHead(AttentionLayer):
         return dropout(weights, self.dropout, self.training) @ values
 
     def _draws_own_masks(self, queries: Tensor) -> bool:
-        """Whether the weights are computed explicitly, so that `dropout` can draw their mask.
+        """Whether weights are computed explicitly so that our own `dropout` draws their mask: in training on a CPU.
 
-        On a CPU, torch's own attention draws its mask more slowly: forward and backward passes of 64 sentences of 32
+        There, torch's fused attention draws its mask more slowly: forward and backward passes of 64 sentences of 32
         tokens take 1.2 times as long. Without dropout there is no difference.
         """
         is_dropping = self.training and self.dropout > 0
         return is_dropping and queries.device.type == "cpu" and not torch.compiler.is_compiling() and arithmetic() >= 2
 
     def _uses_kernel(self, queries: Tensor, memory: KeysValues, mask: Tensor | None) -> bool:
-        """Whether `short_attention` computes attention: in a compiled graph on a GPU, without dropout on weights."""
+        """Whether the kernel `short_attention` is used: in compiled training on a GPU, without dropout on weights."""
         is_plain = self.has_kernel and self.training and not self.shows_weights and not self.dropout
         return is_plain and queries.device.type == "cuda" and fits(queries, memory.keys, mask)
 
     def _is_short(self, queries: Tensor, memory: KeysValues) -> bool:
-        """Whether plain products beat the fused kernel: for short sentences in a compiled graph on a GPU."""
+        """Whether plain products beat torch's fused kernel: for short sentences in compiled training on a GPU."""
         is_graph = self.is_compiled and self.training and queries.device.type == "cuda"
         return is_graph and is_short(queries, memory.keys)
 
@@ -218,7 +218,7 @@ class MultiHead(AttentionLayer):
         return self.changed(weights).mean(dim=1)
 
     def _weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-        """The attention weights [B,H,Q,S] of each head, softmax(q·k/√d)."""
+        """The attention weights softmax(q·k/√d) of each head, [B,H,Q,S]: of Q queries over S keys."""
         scores = queries @ keys.transpose(2, 3) * self.head_width**-0.5
         weights: Tensor = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(dim=-1)
         return weights
@@ -269,7 +269,7 @@ class MultiHead(AttentionLayer):
         return heads[:, None], after
 
     def _read_fixed(self, queries: Tensor, new: KeysValues, cache: KeysValues, chunk: Chunk) -> Tensor:
-        """Self-attention [N,1,D] of one new token, whose keys and values are written into a cache of fixed size."""
+        """The self-attention [N,1,D] of one new token per row; its keys and values are written into the `cache`."""
         assert chunk.ancestors is not None
         added = KeysValues(new.keys.squeeze(2), new.values.squeeze(2))
         heads = attend_cached(queries.squeeze(2), added, cache, ancestors=chunk.ancestors, position=chunk.places[:, 0])
@@ -285,7 +285,7 @@ class MultiHead(AttentionLayer):
         return rows.view(*rows.shape[:2], -1, self.head_width).transpose(1, 2)
 
     def _for_heads(self, grouped: Tensor) -> Tensor:
-        """[N,H,S,d], each of the G key-value heads repeated for every head that shares it."""
+        """Keys or values [N,H,S,d] for all H heads: each key-value head is repeated for every head that shares it."""
         shared = self.heads // self.key_value_heads
         return grouped if shared == 1 else grouped.repeat_interleave(shared, dim=1)
 
@@ -306,7 +306,7 @@ def _append(past: Tensor, new: Tensor) -> Tensor:
 
 
 def _is_decoding(queries: Tensor) -> bool:
-    """Whether attention is over so few queries [B,H,Q,d] on a CPU that plain products beat the fused kernel.
+    """Whether queries [B,H,Q,d] are so few that plain products beat the fused kernel: in decoding on a CPU.
 
     For one query over 12 keys in each of 1,250 rows, plain products take 2.8 ms and the fused kernel 6.2 ms.
     """

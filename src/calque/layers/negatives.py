@@ -66,7 +66,7 @@ class NegativesOutput(FullOutput):
         return -F.logsigmoid(positive).squeeze(-1) - (F.logsigmoid(-negative) * is_used).sum(dim=-1)
 
     def _logits(self, hidden: Tensor, items: Tensor) -> Tensor:
-        """The scores [B,T,n] of items [B,T,n], given hidden [B,T,D]."""
+        """The scores [B,T,n] of n `items` at each position, given the hidden vectors [B,T,D]."""
         vectors = F.embedding(items, self.weight)
         biases = self.bias.index_select(0, items.flatten()).view_as(items)
         return wide((vectors @ hidden[..., None]).squeeze(-1) + biases)

@@ -65,9 +65,10 @@ def packed_lstm(
 
 
 class _PackedLSTM(torch.autograd.Function):
-    """h and c [M,D] of all tokens, given the inputs' contributions to the gates [M,4D] and the recurrent weights.
+    """The states h and c [M,D] of an LSTM for all M tokens of packed rows, with a hand-written gradient.
 
-    i, f, o = σ(…), g = tanh(…), cₜ = f cₜ₋₁ + i g, hₜ = o tanh cₜ.
+    Given the contributions [M,4D] of the inputs to the gates and the recurrent weights: i, f, o = σ(…), g = tanh(…),
+    and cₜ = f cₜ₋₁ + i g, hₜ = o tanh cₜ.
     """
 
     @staticmethod
@@ -141,7 +142,7 @@ def token_spans(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def _past(sizes: tuple[int, ...]) -> Tensor:
-    """[M − N], the packed index of the token before each token that is not the first of its row."""
+    """For each token but the first of its row, the packed index of the token before it; `sizes` are rows per step."""
     spans = token_spans(sizes)
     return torch.cat(
         [torch.arange(start, start + size) for (start, _), size in zip(spans[:-1], sizes[1:], strict=True)]
@@ -150,7 +151,7 @@ def _past(sizes: tuple[int, ...]) -> Tensor:
 
 
 def _add_product(total: Tensor, values: Tensor, matrix: Tensor) -> None:
-    """Adds values @ matrix to `total`, in the data type of the matrix."""
+    """Adds values @ matrix to `total`; the product is computed in the data type of `matrix`."""
     if total.dtype == matrix.dtype:
         total.addmm_(values, matrix)
     else:

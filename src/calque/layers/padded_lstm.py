@@ -82,7 +82,7 @@ def side_by_side(weights: list[Tensor]) -> list[Tensor]:
 
 
 def _shut_at_padding(weight: Tensor) -> Tensor:
-    """The input weights [4D,E], extended to [4D,E+COLUMNS] by columns that shut the gates at padding."""
+    """LSTM input weights [4D,E], extended by COLUMNS for a flag that is 1 at padding and keeps the cell unchanged."""
     width = len(weight) // 4
     columns = weight.new_zeros(len(weight), COLUMNS)
     columns[:width, 0], columns[width : 2 * width, 0] = -SHUT, SHUT

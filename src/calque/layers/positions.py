@@ -98,13 +98,13 @@ def distances(queries: int, *, keys: int, device: torch.device) -> Tensor:
 
 
 def _add_angles(fine: Tensor, coarse: Tensor) -> Tensor:
-    """The sines and cosines [...,D] of sums of two angles, given those of each angle (`fine` and `coarse`)."""
+    """The sines, then the cosines [...,D], of sums of two angles, given those of each angle (`fine` and `coarse`)."""
     (sine, cosine), (sines, cosines) = fine.chunk(2, dim=-1), coarse.chunk(2, dim=-1)
     return torch.cat([sine * cosines + cosine * sines, cosine * cosines - sine * sines], dim=-1)
 
 
 def _waves(positions: Tensor, *, width: int) -> Tensor:
-    """The sinusoids [...,D] of positions [...], in float64."""
+    """The sinusoidal encodings [...,D] of positions [...], sines before cosines, in float64; D is `width`."""
     rates = 10000 ** (-2 * torch.arange(width // 2, dtype=torch.float64, device=positions.device) / width)
     angles = positions[..., None].double() * rates
     return torch.cat([angles.sin(), angles.cos()], dim=-1)

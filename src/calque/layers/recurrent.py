@@ -238,7 +238,7 @@ class Recurrence(StateLayer):
                 assert_never(self.cell)
 
     def _computes_natively(self, projected: Tensor) -> bool:
-        """Whether a kernel of `calque.native` computes everything after the matrix products of a step.
+        """Whether a C kernel of `calque.native` computes a step, apart from its matrix products.
 
         It does so in decoding on a CPU, without layer normalisation.
         """
@@ -264,14 +264,14 @@ class Recurrence(StateLayer):
         return reset, update
 
     def _recurrent(self, hidden: Tensor, weight: Tensor | None) -> Tensor:
-        """The hidden state's contribution to the gates."""
+        """The hidden state's contribution to the gates, W h + b; `weight`, if given, replaces the layer's own W."""
         if (products := self.used_products(weight)) is not None:
             return products.recurring(hidden)
         _, own, *bias = self.kernel.all_weights[0]
         return F.linear(hidden, own if weight is None else weight, bias[1] if bias else None)
 
     def _recurrent_parts(self, cut: list[int], weight: Tensor | None) -> list[Callable[[Tensor], Tensor]]:
-        """`_recurrent` as two functions, one for the gates and one for the candidate, with output widths `cut`."""
+        """`_recurrent` of a GRU as two functions, for the gates and for the candidate, with output widths `cut`."""
         if (products := self.used_products(weight)) is not None:
             return products.recurring_parts(cut)
         _, own, *bias = self.kernel.all_weights[0]
@@ -340,7 +340,10 @@ class Gates(nn.Module):
         return self._part("entering", start, stop, of=self.all_entering, cut=self.all_entering.columns)
 
     def recurring_parts(self, sizes: list[int]) -> list[Callable[[Tensor], Tensor]]:
-        """The layers that multiply the hidden state, one per group of gates; `sizes` are the groups' sizes."""
+        """The layer that multiplies the hidden state, split into one layer for each group of gates.
+
+        `sizes` are the output widths of these layers, e.g. [2·D, D] for the gates and the candidate of a GRU.
+        """
         ends = accumulate(sizes)
         return [
             self._part("recurring", end - size, end, of=self.recurring, cut=self.recurring.rows)
@@ -348,7 +351,7 @@ class Gates(nn.Module):
         ]
 
     def _part(self, name: str, start: int, stop: int, *, of: Product, cut: Callable[[int, int], Product]) -> Product:
-        """The part `cut(start, stop)` of the layer `of`, cached until that layer's weight changes."""
+        """The rows or columns `cut(start, stop)` of the layer `of`, cached until the weight of that layer changes."""
         key = (name, start, stop)
         if key not in self._parts or not self._parts[key][0].is_of(of.weight):
             self._parts[key] = Origin.now(of.weight), cut(start, stop)

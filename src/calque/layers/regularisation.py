@@ -30,7 +30,7 @@ def temporal_activation_penalty(outputs: Tensor, *, before: Tensor | None = None
 
 
 def _mean_square(values: Tensor, *, mask: Tensor | None) -> Tensor:
-    """The mean square [N,T] of values [N,T,D]; masked values have no gradient, even if they are not finite."""
+    """The mean square [N,T] of values [N,T,D]; 0, without a gradient, where `mask` is false, even for NaN."""
     if mask is not None:
         values = values.masked_fill(~mask[..., None], 0)
     return values.square().mean(dim=-1)

@@ -48,7 +48,7 @@ def attend_shared(queries: Tensor, keys: Tensor, values: Tensor, *, lengths: Ten
 
 
 def _attend(queries: Tensor, keys: Tensor, values: Tensor, *, lengths: Tensor) -> Tensor:
-    """Attention [N,H,d] over the first `lengths` [N] of keys and values [N,G,P,d]."""
+    """The attention [N,H,d] of queries [N,H,d] over the first `lengths` [N] of P keys and values, [N,G,P,d] each."""
     shared = queries.shape[1] // keys.shape[1]
     keys, values = (part.repeat_interleave(shared, dim=1) for part in (keys, values))
     scores = (keys @ queries[..., None]).squeeze(3) * queries.shape[2] ** -0.5  # [N,H,P]

@@ -76,7 +76,7 @@ short_attention.register_autograd(_differentiate, setup_context=_keep)
 
 
 def _per_position(like: Tensor) -> Tensor:
-    """An uninitialised tensor [B,H,T,d] with the memory layout [B,T,H,d]."""
+    """An uninitialised tensor with the shape [B,H,T,d] of `like`, laid out in memory as [B,T,H,d]."""
     rows, heads, size, width = like.shape
     return like.new_empty(rows, size, heads, width).transpose(1, 2)
 
@@ -93,7 +93,7 @@ def _pointer(mask: Tensor | None, other: Tensor) -> Tensor:
 def _arguments(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool
 ) -> dict[str, int | float | bool]:
-    """The arguments of both kernels besides the tensors."""
+    """The arguments of the forward and backward kernels other than tensors: strides, sizes and options."""
     names = [f"{name}_{axis}" for name in "qkv" for axis in "bht"]
     strides = [stride for tensor in (queries, keys, values) for stride in _strides(tensor)]
     size = max(16, triton.next_power_of_2(max(queries.shape[2], keys.shape[2])))

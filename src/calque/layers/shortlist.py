@@ -102,7 +102,7 @@ class ListedOutput:
     def _best_columns(
         self, hidden: Tensor, own_logits: Tensor, sample_weight: Tensor, *, count: int, end: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The log-probabilities [N,C] and columns [N,C] of the best words, and the log-probability of column `end`."""
+        """Log-probabilities and columns [N,C] of the `count` best words, and log-probabilities [N] of column `end`."""
         listed = len(self.shared) + own_logits.shape[1]
         if self.output.product is not None and is_usable(hidden) and count <= listed:
             return best_words(self._logits(hidden, own_logits, sample_weight), count=count, end=end, among=listed)
@@ -110,23 +110,23 @@ class ListedOutput:
         return *best_candidates(log_probs, count=count), log_probs[:, end]
 
     def _listed_log_probs(self, hidden: Tensor, own_logits: Tensor, sample_weight: Tensor) -> Tensor:
-        """The log-probabilities [N,M+n] of the shared words and of each sentence's own words."""
+        """The log-probabilities [N,M+n] of the M words that all sentences share and of n own words per sentence."""
         logits = self._logits(hidden, own_logits, sample_weight)
         return F.log_softmax(logits, dim=-1)[:, : len(self.shared) + own_logits.shape[1]]
 
     def _logits(self, hidden: Tensor, own_logits: Tensor, sample_weight: Tensor) -> Tensor:
-        """The logits [N,M+n+r] of the shared words, of each sentence's own words and, weighted, of the sample."""
+        """The logits [N,M+n+r] of M shared words, n own words per sentence and r sampled words, the last weighted."""
         common, shared = wide(self._common_logits(hidden)), len(self.shared)
         return torch.cat([common[:, :shared], own_logits, common[:, shared:] + sample_weight], dim=1)
 
     def _words_in(self, columns: Tensor, own: Tensor) -> Tensor:
-        """The words [N,C] in these columns of the logits, given each row's own words [N,n]; padding becomes word 0."""
+        """The ids [N,C] of the words in `columns` of the logits, given each row's own words [N,n]; 0 for padding."""
         size = len(self.shared)
         own_words = own.gather(1, (columns - size).clamp(min=0)).clamp(min=0)
         return torch.where(columns < size, self.shared[columns.clamp(max=size - 1)], own_words)
 
     def _own_logits(self, hidden: Tensor, own: OwnWords, of_rows: "_OwnRows", *, slots: Slots | None) -> Tensor:
-        """The logits [N,n] of own words; 8-bit integers are multiplied in float32, where sums up to 2²⁴ are exact."""
+        """The logits [N,n] of each sentence's own words; 8-bit products are summed in float32, exactly up to 2²⁴."""
         if of_rows.scales is None:
             return wide(_products(hidden, own.weight, slots=slots)) + of_rows.bias
         levels, scales = quantise_rows(hidden)
@@ -134,7 +134,7 @@ class ListedOutput:
         return torch.addcmul(of_rows.bias, _products(inputs, own.weight, slots=slots) * of_rows.scales, scales)
 
     def _column_of(self, word: int) -> int:
-        """The column of the logits that belongs to a word that all sentences share."""
+        """The column of the logits for `word`, which must be one of the words that all sentences share."""
         if self._column is None or self._column[0] != word:
             self._column = word, int((self.shared == word).nonzero())
         return self._column[1]
@@ -157,7 +157,10 @@ def masked_log_probs(output: FullOutput, hidden: Tensor, lists: WordLists) -> Te
 
 
 def _sample_weight(own: Tensor, shared: Tensor, sample: Tensor, *, vocabulary: int) -> Tensor:
-    """Log-weights [B,r] of sampled words: log((V − M − n) / r') for the r' outside a sentence's list, else −∞."""
+    """The log-weights [B,r] with which r sampled words represent all words outside a sentence's list.
+
+    With V words, M shared and n own: the r' sampled words outside the list weigh (V − M − n) / r', the others 0.
+    """
     is_listed = (own[:, :, None] == sample).any(dim=1)
     others = vocabulary - len(shared) - (own >= 0).sum(dim=1)
     used = (~is_listed).sum(dim=1).clamp(min=1)
@@ -165,10 +168,10 @@ def _sample_weight(own: Tensor, shared: Tensor, sample: Tensor, *, vocabulary: i
 
 
 def _products(inputs: Tensor, weight: Tensor, *, slots: Slots | None) -> Tensor:
-    """The products [N,n] of inputs [N,D], each with the weights [n,D] of its sentence, out of `weight` [B,n,D].
+    """The products [N,n] of each input [N,D] with the n vectors of its sentence, given as `weight` [B,n,D].
 
-    A sentence with a single input is computed as if it had two equal ones: a product with a single vector is rounded
-    differently if the sentence is alone in its batch.
+    If each sentence has a single input, it is computed twice: a product with a single vector is rounded differently if
+    the sentence is alone in its batch.
     """
     queries = fold(inputs[:, None], sentences=len(weight), slots=slots)  # [B,K,D]
     width = queries.shape[1]
@@ -178,7 +181,7 @@ def _products(inputs: Tensor, weight: Tensor, *, slots: Slots | None) -> Tensor:
 
 
 class _OwnRows(NamedTuple):
-    """The tensors of `OwnWords` with each sentence's row repeated for all its hypotheses."""
+    """The tensors of `OwnWords`, except `weight`, with each sentence's row repeated for all its hypotheses."""
 
     words: Tensor  # [N,n]
     scales: Tensor | None  # [N,n]
@@ -197,7 +200,7 @@ def _of_rows(own: OwnWords, *, rows: int, slots: Slots | None) -> _OwnRows:
 
 
 def _product_of(output: FullOutput, words: Tensor) -> Callable[[Tensor], Tensor]:
-    """A function that computes the logits of `words` alone, with the same kind of product as the output layer."""
+    """A function that computes the logits of `words` alone, by the same product as `output`: 8-bit, packed or plain."""
     product = output.product
     if isinstance(product, Int8Linear):
         with weightless():

@@ -48,7 +48,7 @@ def spec_augment(features: Padded, config: SpecAugmentConfig, *, fill: Tensor | 
 
 
 def _random_block(lengths: Tensor, most: Tensor, *, size: int) -> Tensor:
-    """[B,size], true in a block of 0 to `most` [B] positions that begins anywhere it fits within `lengths` [B]."""
+    """A mask [B,size], true in a random block of each row: 0 to `most` [B] positions within the first `lengths` [B]."""
     draws = torch.rand(2, len(lengths), device=lengths.device)
     width = (draws[0] * (most + 1)).long()
     start = (draws[1] * (lengths - width + 1)).long()

@@ -169,7 +169,7 @@ class RecurrentStack(nn.Module):
         return dropout(outputs, self.config.dropout if not self.config.variational else 0.0, self.training)
 
     def _draw_masks(self, rows: Tensor) -> Masks | None:
-        """The masks of variational dropout for rows [N,...]."""
+        """New masks of variational dropout for `rows` [N,...]; None in evaluation or without variational dropout."""
         width, dropout = self.config.width, self.config.dropout
         if not (self.training and self.config.variational and dropout):
             return None
@@ -191,7 +191,7 @@ class RecurrentStack(nn.Module):
     def _drop(self, inputs: Tensor, number: int, masks: Masks | None) -> Tensor:
         """The inputs [N,E] or [N,T,E] of layer `number` after dropout.
 
-        Unless dropout is variational, the first layer's inputs are unchanged: the embedding applies its own dropout.
+        Without variational dropout, the first layer's inputs are unchanged: the embedding has already applied dropout.
         """
         if masks is not None:
             return inputs * (masks.inputs[number] if inputs.dim() == 2 else masks.inputs[number][:, None])
@@ -217,7 +217,10 @@ def connections(config: StackConfig) -> Iterator[Connection]:
 
 
 def dropout_mask(like: Tensor, *, width: int, dropout: float) -> Tensor:
-    """A dropout mask [N,width], one per row of [N,...]: 0 with probability `dropout`, else 1 / (1 − dropout)."""
+    """A dropout mask [N,width], with one row for each row of `like` [N,...].
+
+    Each value is 0 with probability `dropout`, else 1 / (1 − dropout).
+    """
     return scaled_mask(like.new_empty(like.shape[0], width), dropout)
 
 

@@ -99,14 +99,17 @@ def _chunks(rows: int, *, vocabulary: int) -> Iterator[slice]:
 
 
 def _losses(logits: Tensor, probs: Tensor, targets: Tensor, *, smoothing: float) -> Tensor:
-    """The losses [m] of targets [m]; log Σ exp z = max z − log(max p), and max p is at least 1/V."""
+    """The losses [m] of targets [m], given their logits z and probabilities p = softmax z, [m,V] each.
+
+    log Σ exp z is computed as max z − log(max p), which is accurate because max p is at least 1/V.
+    """
     log_sums = logits.amax(dim=1) - probs.amax(dim=1).log()
     losses = log_sums - (1 - smoothing) * logits.gather(1, targets[:, None]).squeeze(1)
     return losses - smoothing * logits.mean(dim=1) if smoothing else losses
 
 
 def _subtract_targets(probs: Tensor, targets: Tensor, *, smoothing: float) -> None:
-    """Turns p [m,V] into p − y, the gradient with respect to the logits, in place."""
+    """Turns p [m,V] into p − y, the loss's gradient with respect to the logits, in place; y are smoothed targets."""
     if smoothing:
         probs -= smoothing / probs.shape[1]
     columns = targets[:, None]

@@ -195,7 +195,7 @@ class DecoderBlock(StateLayer):
 
 
 def _feed(stream: Tensor, layer: FeedForward, *, around: Residual) -> Tensor:
-    """The residual stream after a feed-forward layer."""
+    """The residual stream after a feed-forward layer; `around` adds its residual connection and normalisation."""
     if not isinstance(layer.leave, FusedLinear):  # as a whole, since sharded training gathers the weights of modules
         return around.leave(stream, layer(around.enter(stream)))
     return around.leave_through(stream, layer.leave, layer.dropped(around.enter(stream)))

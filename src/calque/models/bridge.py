@@ -61,7 +61,7 @@ class Bridge(nn.Module):
         return tuple(states[: self.parts]) + (zero,) * (self.parts - len(states[: self.parts]))
 
     def _project(self, dense: nn.Module, states: Tensor) -> Tensor:
-        """The decoder's states tanh(W h) [B,L,D], given the encoder's states h [B,L',D']."""
+        """The decoder's initial states tanh(W h) [B,L,D], given the encoder's last states h [B,L',D']; `dense` is W."""
         if not self.spreads:
             return dense(states).tanh()  # type: ignore[no-any-return]
         return dense(states[:, -1]).tanh().unflatten(-1, (self.layers, self.width))  # type: ignore[no-any-return]

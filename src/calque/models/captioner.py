@@ -103,7 +103,7 @@ def build_image_encoder(config: CaptionerConfig) -> Encoder:
 def doubly_stochastic_term(attention: Tensor, counts: Tensor) -> Tensor:
     """Σ over images and positions of (1 − Σₜ αₜₛ)², given attention [B,T,S]; `counts` [B,T] is false for padding.
 
-    Images without a caption, which only fill up a batch, add nothing.
+    Padding rows, which have no caption, add nothing.
     """
     received = (attention * counts[..., None]).sum(dim=1)  # [B,S]
     return ((1 - received) ** 2 * counts.any(dim=1)[:, None]).sum()

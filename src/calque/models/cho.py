@@ -96,7 +96,10 @@ class ChoDecoder(Decoder[ChoState, ChoContext], StateLayer):
         return Output(dropout(readout, self.dropout, self.training)), ChoState(hidden)
 
     def _step(self, word: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
-        """The next state h' [N,D], given the contributions [N,3D] of `word`, and of state and summary, to the gates."""
+        """The next state h' [N,D] of the GRU after the state `hidden`.
+
+        `word` and `recurrent` [N,3D] are contributions to the gates: of the previous word, and of state and summary.
+        """
         sizes = [2 * hidden.shape[-1], hidden.shape[-1]]
         (gates, word_candidate), (recurrent_gates, recurrent_candidate) = (
             torch.split(word, sizes, dim=-1),

@@ -241,7 +241,7 @@ class PositionedVectors(nn.Module):
 
 
 def _at(positions: Tensor, places: Tensor) -> Tensor:
-    """The vectors [N,T,E] of positions [N,T]; positions beyond the table have its last vector."""
+    """The rows [N,T,E] of the table `positions` at `places` [N,T]; places beyond the table get its last row."""
     return F.embedding(places.clamp(max=positions.shape[0] - 1), positions)
 
 

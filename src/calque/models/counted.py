@@ -11,7 +11,7 @@ class CountedModel(nn.Module):
     """A module of tables, in at least single precision whatever precision the model is cast to."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves or casts the tables; they stay in single precision if the model is cast to half precision."""
+        """Moves or casts the tables by `fn`, as in PyTorch; casts to half precision are ignored."""
 
         def moved(tensor: Tensor) -> Tensor:
             result = fn(tensor)

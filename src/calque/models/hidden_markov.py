@@ -115,7 +115,7 @@ class HiddenMarkovTagger(CountedModel):
         return torch.cat([chain.log_marginals() for chain in self._chains(scores, lengths)])
 
     def chain_scores(self) -> ChainScores:
-        """The transition scores between labels, indexed by the kinds of the words."""
+        """The transition scores between labels, indexed by the kinds of the words (capitalised or not)."""
         labels, kinds, order = self.sizes.labels, self.kinds, self.config.order
         boundary = kinds * labels
         table: Tensor = self.transitions
@@ -139,8 +139,8 @@ class HiddenMarkovTagger(CountedModel):
     def label_transitions(self) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probabilities for inspection: of the next label [Y,Y], of the first label [Y], and of the end [Y].
 
-        They are averaged over the kinds of the words and, for trigrams, over the label two words back, weighted by
-        frequency.
+        They are averaged over capitalised and other words and, for trigrams, over the label two words back, weighted
+        by frequency.
         """
         kinds, labels, order = self.kinds, self.sizes.labels, self.config.order
         shares = self.states.exp()  # [K,Y]
@@ -173,7 +173,7 @@ class HiddenMarkovTagger(CountedModel):
         return None if too_high is None else f"{too_high}: a probability above 1"
 
     def _suffix_nodes(self, characters: Tensor, lengths: Tensor, kinds: Tensor) -> Tensor:
-        """The node [B,T] of the longest known suffix of every word, given its characters [B,T,C] and `lengths`."""
+        """The suffix-tree node [B,T] of each word's longest known suffix, given its characters, length and kind."""
         nodes, is_suffix = kinds, torch.ones_like(kinds, dtype=torch.bool)
         longest = min(self.config.suffix, characters.shape[2])
         for distance in range(1, longest + 1 if len(self.suffix_keys) else 1):
@@ -186,7 +186,7 @@ class HiddenMarkovTagger(CountedModel):
         return nodes
 
     def _chains(self, scores: Tensor, lengths: Tensor) -> Iterator[LabelChain]:
-        """Yields the label chains of a few rows at a time, so that memory does not grow with the batch."""
+        """Yields the `LabelChain` of a few sentences at a time, so that memory does not grow with the batch."""
         transitions = self.chain_scores()
         by_kind = scores.view(*scores.shape[:2], self.kinds, self.sizes.labels)
         emissions, kinds = by_kind.amax(dim=2), by_kind.amax(dim=3).argmax(dim=2)

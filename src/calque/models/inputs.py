@@ -68,7 +68,7 @@ class WordInputs(Inputs):
         return Padded(torch.cat(parts, dim=-1), source.lengths)
 
     def _character_vectors(self, characters: Tensor, word_lengths: Tensor, *, lengths: Tensor) -> Tensor:
-        """The character vectors [B,S,·] of all words; only real words are encoded, padding gets zeros."""
+        """The vectors [B,S,·] of all words, computed from their characters; padding is not encoded and gets zeros."""
         assert self.characters is not None
         size = characters.shape[1]
         indices = length_mask(lengths, size=size).flatten().nonzero().squeeze(1)  # [W], on the CPU

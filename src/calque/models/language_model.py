@@ -159,7 +159,7 @@ class RecurrentNetwork(nn.Module):
         return self._with_masks(RecurrentLanguageState(parts, like.new_zeros(rows, self.widths[-1])))
 
     def _with_masks(self, state: RecurrentLanguageState) -> RecurrentLanguageState:
-        """The state with newly sampled dropout masks; without masks in evaluation mode."""
+        """The state with newly sampled dropout masks; in evaluation mode, with none."""
         masks, weight_masks = None, None
         if self.training and self.config.variational:
             widths = [self.config.embedding, *self.widths]
@@ -193,7 +193,7 @@ class RecurrentNetwork(nn.Module):
         return dropout(values, self._dropouts[number], self.training)
 
     def _penalties(self, outputs: Tensor, dropped: Tensor, *, before: Tensor) -> Tensor | None:
-        """The penalties [N,T] of activation regularisation (Merity 2017); None in evaluation, or if it is off."""
+        """Each token's activation regularisation [N,T] (Merity 2017); None in evaluation or if both weights are 0."""
         activation, temporal = self.config.activation_penalty, self.config.temporal_penalty
         if not self.training or not (activation or temporal):
             return None

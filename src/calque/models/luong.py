@@ -93,7 +93,7 @@ class LuongDecoder(AttentionalDecoder[LuongState, LuongContext]):
         )
 
     def _with_feeding(self, embedded: Tensor, state: LuongState, context: LuongContext) -> LuongSteps:
-        """The decoder with input feeding, one step at a time.
+        """The decoder's steps one at a time: with input feeding, each reads the attentional vector of the one before.
 
         Only the embeddings' contribution to the gates is computed for all steps at once.
         """

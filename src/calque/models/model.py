@@ -241,7 +241,7 @@ class Model(DecoderModel):
         return Context(self.decoder.prepare(self.encode(source)), source.values if self.copies else None)
 
     def _tie(self, layer: Any, embedding: Any, *, key: str) -> None:
-        """Makes a layer share the weight of an embedding."""
+        """Makes a layer share the weight of an embedding; raises a ConfigError if their shapes differ."""
         if layer.weight.shape != embedding.weight.shape:
             raise ConfigError(
                 f"model.tie = {key!r}: matrices of shape {tuple(layer.weight.shape)} and "

@@ -3,9 +3,10 @@
     p(w | h) = t(h w) if the tables hold a probability t for the n-gram h w, else b(h) · p(w | h′)
 
 Here b(h) is the back-off weight of h, and h′ is h without its first word. The tables of each order are estimated from
-counts or read from an ARPA file (`calque.statistics`); nothing is trained. The key of an n-gram is `prefix · V + word`,
-where `word` is its last word and `prefix` the row of the other words in the table one order below. Keys ascend, so that
-the words after a history are neighbours, and a binary search finds any n-gram. The rows of order 1 are the word ids.
+counts or read from an ARPA file (`calque.statistics`); nothing is trained. The key of an n-gram is `prefix · V + word`:
+`word` is its last word, and `prefix` is the row number, in the table one order below, of the n-gram without its last
+word. Keys are ascending, so n-grams with the same history are adjacent, and once the row of its prefix is known, an
+n-gram is found by one binary search. In the table of order 1, row numbers are word ids.
 
 Letters: N rows, T tokens, H = order − 1 words of history, M positions, V vocabulary, R n-grams of an order.
 """
@@ -158,7 +159,7 @@ class NgramOutput(CountedModel, OutputLayer):
         return None
 
     def _history_rows(self, histories: Tensor) -> list[Tensor]:
-        """The rows [M] of the last 1, 2, … H words of histories [M,H]; negative if they are not in the tables."""
+        """The table rows of the last 1, 2, … H words of `histories` [M,H], [M] per length; negative if not found."""
         width = self.order - 1
         found = []
         for start in range(width - 1, -1, -1):
@@ -169,7 +170,7 @@ class NgramOutput(CountedModel, OutputLayer):
         return found
 
     def _find(self, level: int, prefixes: Tensor, words: Tensor) -> Tensor:
-        """The rows [M] of n-grams of an order, given the rows of their prefixes and their last words; −1 if not found.
+        """The table rows [M] of n-grams of order `level`, given their prefixes' rows and last words; −1 if not found.
 
         A prefix that was not found, or that begins before the text, has row −1, so that its n-gram is not found either.
         """
@@ -181,16 +182,16 @@ class NgramOutput(CountedModel, OutputLayer):
         return rows.masked_fill(keys[rows] != wanted, NOTHING)
 
     def _backoffs(self, length: int, rows: Tensor) -> Tensor:
-        """The logarithms [M] of the back-off weights of histories; 0 for those that are not in the tables."""
+        """The log₁₀ back-off weights [M] of histories of `length` words, by table row; 0 if a row is negative."""
         return self._values(self.log10_backoffs[str(length)], rows)
 
     def _values(self, table: Tensor, rows: Tensor) -> Tensor:
-        """The values [M] of rows of a table; 0 for negative rows."""
+        """The values [M] of `table` in these rows; 0 for negative rows, which stand for n-grams not found."""
         if not len(table):
             return table.new_zeros(len(rows))
         return table[rows.clamp(min=0)].masked_fill(rows < 0, 0)
 
 
 def _tables(tensors: Mapping[int, Tensor]) -> nn.ParameterDict:
-    """Tensors by order, saved with the weights although they have no gradients."""
+    """The tables of each n-gram order, as parameters without gradients, so that they are saved with the weights."""
     return nn.ParameterDict({str(level): table(tensor) for level, tensor in tensors.items()})

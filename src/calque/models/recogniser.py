@@ -63,7 +63,7 @@ class RecogniserConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _decoder_by_head(cls, values: Any) -> Any:
-        """Adds the default decoder if the head needs one and none is given; removes the decoder if head = "ctc"."""
+        """Adds the default decoder if `head` needs one and none is given; removes any decoder if head = "ctc"."""
         if not isinstance(values, dict):
             return values
         decoder = values.get("decoder")

@@ -105,7 +105,7 @@ class RecurrentEncoder(Encoder):
         return Memory(values, encoded.mask, inputs, encoded.tokens, final_state)
 
     def _layer(self, directions: nn.ModuleList, inputs: Tensor, encoded: Read) -> tuple[Tensor, list[Tensor]]:
-        """The outputs [B,S,D] and the last states [B,D], with both directions concatenated."""
+        """A layer's outputs [B,S,D] and final state, h or h and c [B,D] each, with all directions concatenated."""
         layers = [layer for layer in directions if isinstance(layer, Recurrence)]
         if self._reads_padding(layers, inputs):
             states = padded_lstm(
@@ -127,14 +127,14 @@ class RecurrentEncoder(Encoder):
         return outputs, [torch.cat(parts, dim=-1) for parts in zip(*(final for _, final in results), strict=True)]
 
     def _reads_padding(self, layers: Sequence[Recurrence], inputs: Tensor) -> bool:
-        """Whether `padded_lstm` computes all directions of a layer at once."""
+        """Whether `padded_lstm` computes all directions of an LSTM layer at once: in training on a GPU."""
         is_fused = all(layer.cell == "lstm" and layer.is_fused(None) for layer in layers) and not self._variational
         return self.training and is_fused and is_read_with_padding(inputs)
 
     def _drop(self, values: Tensor, number: int) -> Tensor:
         """The inputs [B,S,E] of layer `number` after dropout.
 
-        Unless dropout is variational, the first layer's inputs are unchanged: the embedding applies its own dropout.
+        Without variational dropout, the first layer's inputs are unchanged: the embedding has already applied dropout.
         """
         if self._variational:
             return values * dropout_mask(values, width=values.shape[-1], dropout=self._variational)[:, None]
@@ -144,7 +144,7 @@ class RecurrentEncoder(Encoder):
         return dropout_mask(inputs, width=layer.width, dropout=self._variational) if self._variational else None
 
     def _weight(self, layer: Recurrence) -> Tensor | None:
-        """A layer's recurrent weights with a newly sampled DropConnect mask; None without weight dropout."""
+        """A layer's recurrent weights with a new DropConnect mask; None in evaluation or without weight dropout."""
         dropout = self.config.weight_dropout if self.training else 0.0
         return layer.dropped(layer.weight_mask(dropout=dropout)) if dropout else None
 

@@ -353,7 +353,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     def _read_fixed(
         self, tokens: Tensor, state: TransformerState, context: TransformerContext
     ) -> tuple[Output, TransformerState]:
-        """`forward` for one token per row and caches of fixed size; all sentences have the same number of rows."""
+        """`forward` for one token per row, with caches of fixed size; all sentences must have equally many rows."""
         stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
         if self._reads_few(stream):
             rows = Rows(stream[:, 0])
@@ -369,7 +369,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     def _read_indexed(
         self, tokens: Tensor, state: IndexedState, context: TransformerContext
     ) -> tuple[Output, IndexedState]:
-        """`forward` for one token per row, with kernels for decoding on a CPU."""
+        """`forward` for one token per row, with the C kernels for decoding on a CPU."""
         positions = state.position[:, None]
         stream = self.embedding(tokens, positions, size=state.ancestors.shape[1] + 1)
         own = torch.arange(len(tokens), dtype=torch.int32)[:, None]
@@ -383,7 +383,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         return Output(self.norm(stream)), IndexedState(tuple(after), ancestors, state.position + 1)
 
     def _reads_few(self, stream: Tensor) -> bool:
-        """Whether all blocks are computed by `read_few`: for at most 16 rows on a GPU."""
+        """Whether `read_few` computes all blocks: for at most 16 rows on a GPU, if every block supports it."""
         is_few = self.rotary is None and fits(stream[:, 0], normalised=True)
         return is_few and all(block.reads_few for block in self._blocks())
 
@@ -454,7 +454,7 @@ def embed_chunk(
 
 
 def _is_unmasked(state: TransformerState, past: int, size: int) -> bool:
-    """Whether one new token per row may attend to all cached ones; False on a GPU, where checking is slow."""
+    """Whether one new token per row may attend to all `past` cached ones; False on a GPU, where the check is slow."""
     return size == 1 and state.position.device.type == "cpu" and bool((state.position == past).all())
 
 

@@ -138,7 +138,7 @@ def load(path: Path) -> ctypes.CDLL:
 
 
 def _is_sound(path: Path) -> bool:
-    """Whether a library is the user's own, no one else can write to it, and its content has the digest in its name."""
+    """Whether a library file is the user's, only the user can write to it, and its name contains its digest."""
     try:
         found = path.lstat()
         is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
@@ -159,7 +159,7 @@ def _remove_old(folder: Path) -> None:
 def _openmp(version: str) -> list[str]:
     """The compiler options that link torch's own OpenMP library: two such libraries would slow each other down.
 
-    Empty, so that kernels use one thread, if torch has no libgomp or the compiler is clang, which uses another library.
+    Empty if torch has no libgomp or the compiler is clang, which uses another library; kernels then use one thread.
     """
     root = Path(torch.__file__).parent
     libraries = [*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")]

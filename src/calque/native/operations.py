@@ -38,7 +38,7 @@ class _Product:
     _bias: Tensor  # [O], then zeros
 
     def __call__(self, inputs: Tensor, *, relu: bool = False, added: Tensor | None = None) -> Tensor:
-        """W x + b for inputs x [...,I], as [...,O]; ReLU is applied if asked for, then `added` [...,O] is added."""
+        """W x + b [...,O] for inputs x [...,I]; ReLU is applied if `relu` is true, then `added` [...,O] is added."""
         rows = inputs if inputs.dim() == 2 else inputs.reshape(-1, inputs.shape[-1])
         rows = _checked(_adjacent(rows), (len(rows), self.inputs))
         outputs = _empty(*inputs.shape[:-1], self.outputs)
@@ -64,7 +64,7 @@ class _Product:
         return outputs
 
     def _kernel(self) -> tuple[Any, ...]:
-        """The function of the library that computes the product, and the addresses of its weights."""
+        """The library function that computes the product, followed by the addresses of the weights that it reads."""
         raise NotImplementedError
 
     def structure(self) -> "_RecurrentProduct":
@@ -287,7 +287,7 @@ def recurrent_layer(entering: Tensor, sizes: Sequence[int], product: _Product, *
 
 
 class _Strided(ctypes.Structure):
-    """The address and the strides of a tensor [B,G,S,d], as the C structure `strided` in kernels.c."""
+    """The address and first three strides of a tensor [B,G,S,d], as the C structure `strided` in kernels.c."""
 
     _fields_ = (
         ("start", ctypes.c_void_p),
@@ -319,7 +319,7 @@ def _library() -> Any:
 
 
 def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Uninitialised memory on the CPU, whatever torch's default type and device are."""
+    """An uninitialised tensor on the CPU, whatever torch's default data type and device are."""
     return torch.empty(shape, dtype=dtype, device="cpu")
 
 
@@ -334,14 +334,14 @@ def _checked(values: Tensor, shape: Sequence[int], *, dtype: torch.dtype = torch
 
 
 def _gates(entering: Tensor, recurring: Tensor, state: Tensor, *, count: int) -> list[Tensor]:
-    """The tensors [N,count·D], [N,count·D] and [N,D], checked, with the numbers of each row adjacent in memory."""
+    """`entering` and `recurring` [N,count·D] and `state` [N,D], checked, with each row contiguous in memory."""
     rows, width = state.shape
     parts = ((entering, count * width), (recurring, count * width), (state, width))
     return [_checked(_adjacent(part), (rows, size)) for part, size in parts]
 
 
 def _addresses(parts: Sequence[Tensor]) -> list[int]:
-    """The address and the row stride of each tensor; the caller must keep the tensors alive."""
+    """The address and the row stride of each tensor, in one flat list; the caller must keep the tensors alive."""
     return [number for part in parts for number in (part.data_ptr(), part.stride(0))]
 
 
@@ -350,17 +350,17 @@ def _pointer(values: Tensor | None) -> int | None:
 
 
 def _padded(outputs: int) -> int:
-    """The number of outputs, rounded up to a multiple of the panel, the number that a kernel computes at once."""
+    """The number of outputs, rounded up to a multiple of the panel: the number of outputs a kernel computes at once."""
     return outputs + -outputs % _library().panel()  # type: ignore[no-any-return]
 
 
 def _with_zeros(values: Tensor, *, size: int) -> Tensor:
-    """A copy of values [O], padded with zeros to `_padded` outputs."""
+    """A float32 copy of `values` [size], padded with zeros to the length `_padded(size)`."""
     return F.pad(_checked(values.detach().float(), (size,)), (0, _padded(size) - size)).clone()
 
 
 def _adjacent(values: Tensor) -> Tensor:
-    """The tensor itself if the numbers of its last dimension are next to each other, else a copy."""
+    """The tensor itself if the numbers of its last dimension are adjacent in memory, otherwise a contiguous copy."""
     return values if values.stride(-1) == 1 else values.contiguous()
 
 

@@ -48,7 +48,7 @@ def _cross_entropy(model: Model, output: Output, batch: PairBatch, *, smoothing:
 def _hard_attention_loss(
     model: Model, output: Output, batch: PairBatch, *, extra: Tensor, smoothing: float
 ) -> TokenLoss:
-    """The loss under hard attention: the batch's loss plus a REINFORCE term that trains the choice of positions."""
+    """The loss with hard attention: cross-entropy, `extra` losses, and a REINFORCE term for the choice of positions."""
     draws = model.decoder.draws
     assert model.baseline is not None and draws is not None and output.chosen is not None
     counts = batch.target_output != PAD

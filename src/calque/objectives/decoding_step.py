@@ -34,7 +34,7 @@ def decoding_step(model: DecoderModel, *, attention: bool = False) -> Step:
 
 
 class _ModelStep:
-    """The step function of a model, which can also return only the best tokens."""
+    """The step function of a model, with a method `best` that returns only the best next tokens."""
 
     def __init__(self, model: DecoderModel, step: Step) -> None:
         self.model, self.step = model, step
@@ -81,7 +81,7 @@ def listed_step(
 
 
 class _ListedStep:
-    """The step function of `listed_step`, which can also return only the best tokens."""
+    """The step function that `listed_step` builds, with a method `best` that returns only the best next tokens."""
 
     def __init__(self, model: DecoderModel, output: ListedOutput, step: Step) -> None:
         self.model, self.output, self.step = model, output, step

@@ -115,9 +115,9 @@ def _read_running(
     stride: int,
     stop: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Tensor, Array]]:
-    """Reads a running text in chunks and yields, for each, hidden vectors [B,T,E] and the tokens [B,T] to predict.
+    """Reads a running text in chunks; yields the hidden vectors [B,T,E] and the tokens to predict [B,T] of each.
 
-    Among the tokens to predict, those that serve only as context are replaced by padding.
+    Tokens that serve only as context are not predicted: they are replaced by padding in the second tensor.
     """
     device = next(model.parameters()).device
     chunks = _streams(text, rows=rows, steps=steps) if model.carries else _windows(text, context, stride, rows=rows)
@@ -132,9 +132,9 @@ def _read_running(
 
 
 def _streams(text: Array, *, rows: int, steps: int) -> Iterator[tuple[Array, Array]]:
-    """Yields inputs and outputs [B,T]: the text, cut into `rows` equal parts, in chunks of `steps` tokens.
+    """Yields inputs and outputs (the next tokens) [B,T]: chunks of `rows` equal parts of the text, side by side.
 
-    If the text cannot be divided evenly, its last tokens follow as a chunk with a single row.
+    A chunk has up to `steps` tokens of each part. Tokens left over at the end follow as a chunk with a single row.
     """
     length = len(text) // rows
     if length == 0:
@@ -150,9 +150,9 @@ def _streams(text: Array, *, rows: int, steps: int) -> Iterator[tuple[Array, Arr
 
 
 def _windows(text: Array, context: int, stride: int, *, rows: int) -> Iterator[tuple[Array, Array]]:
-    """Yields inputs and outputs [B,T]: overlapping windows of `context` tokens, `rows` windows at a time.
+    """Yields inputs and outputs (the next tokens) [B,T]: overlapping windows of `context` tokens, `rows` at a time.
 
-    Each window ends at most `stride` tokens after the previous one, and only these tokens are predicted.
+    A window ends at most `stride` tokens after the one before; only these are predicted, other outputs are padding.
     """
     stride = min(stride, context)
     whole = np.concatenate([[EOS], text.astype(np.int64)])

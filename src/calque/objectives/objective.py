@@ -103,7 +103,10 @@ class Objective:
         self.risk = None
         if isinstance(config.method, MinimumRiskConfig):
             if tokenizer is None:
-                raise ConfigError("training.objective.method.kind = 'minimum-risk' needs the target's tokenizer")
+                raise ConfigError(
+                    "training.objective.method.kind = 'minimum-risk' compares texts, so Objective needs the tokenizer "
+                    "of the target: pass `tokenizer`"
+                )
             self.risk = text_risk(config.method, tokenizer=tokenizer)
 
     @property
@@ -126,7 +129,7 @@ class Objective:
         return loss._replace(objective=loss.objective + weight * guided)
 
     def _loss(self, model: Model, batch: PairBatch, *, step: int, attention: bool) -> tuple[TokenLoss, Tensor | None]:
-        """The loss without guided alignment, and attention if requested: [B,T,S] or, with R-Drop, [2B,T,S]."""
+        """The loss without guided alignment and, if `attention`, the attention [B,T,S] or, with R-Drop, [2B,T,S]."""
         method, smoothing = self.config.method, self.smoothing
         match method:
             case CrossEntropyConfig():

@@ -87,9 +87,9 @@ def divergence(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _log_probs(model: Model, output: Output, batch: PairBatch) -> tuple[Tensor, Tensor]:
-    """The log-probabilities […,V] at the target positions, and the targets […].
+    """The log-probabilities […,V] of all words at each target position, and the reference words […].
 
-    On a CPU, padding is left out unless the model copies.
+    Padded positions are left out on a CPU, unless the model can copy source words; in all other cases they are kept.
     """
     targets = batch.target_output
     if model.copies or targets.device.type != "cpu":

@@ -135,7 +135,7 @@ def _in_two_passes(model: Model, batch: PairBatch, gold: Tensor, choice: Choice,
 
 @torch.no_grad()
 def _predict(model: Model, output: Output, context: Context, *, rows: Tensor, choice: Choice) -> Tensor:
-    """The words [M] that the model predicts (sampled or most likely) for the given rows [M] of an output [N,1,…]."""
+    """The word predicted for each of the `rows` [M] of `output` [N,1,…]: the most likely or a sample (`choice`)."""
     selected = Output(*(None if part is None else part.index_select(0, rows) for part in output[:4]))  # type: ignore[arg-type]
     tokens = None if context.tokens is None else context.tokens.index_select(0, rows)
     log_probs = model.log_probs(selected, Context(None, tokens))[:, -1]
@@ -163,5 +163,5 @@ def _flat(output: Output) -> Output:
 
 
 def _flat_context(context: Context, size: int) -> Context:
-    """The decoder's context with one row per target position: each sentence's row, repeated `size` times."""
+    """The decoder's context with one row per target position: each sentence's row repeated for its `size` positions."""
     return Context(None, None if context.tokens is None else context.tokens.repeat_interleave(size, dim=0))

@@ -126,7 +126,7 @@ def _start(rows: int, *, device: torch.device) -> PartialHypotheses:
 def _append(
     partial: PartialHypotheses, tokens: Tensor, token_log_probs: Tensor, *, at_maximum: Tensor, end: int
 ) -> PartialHypotheses:
-    """Appends one token [N] to each hypothesis; complete hypotheses get an end mark with log-probability 0."""
+    """Appends `tokens` [N]; hypotheses that are complete, or cut `at_maximum`, get an end mark of log-probability 0."""
     before = partial.ended
     is_end = (tokens == end) & (token_log_probs > -torch.inf)
     cut = ~before & at_maximum & ~is_end  # at the maximum length without an end mark
@@ -144,7 +144,7 @@ def _append(
 def _step(
     partial: PartialHypotheses, tokens: Tensor, *, length: int, sentences: Tensor, done: Tensor, end: int
 ) -> SearchStep:
-    """The step as passed to observers; its only candidates are the chosen tokens [N].
+    """The search step in the form that observers receive; its only candidates are the chosen `tokens` [N].
 
     Complete hypotheses remain, padded with end marks, until all hypotheses of their sentence are complete.
     """

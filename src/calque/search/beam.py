@@ -231,9 +231,9 @@ def conclude(batch: BatchState, extended: Extended, *, goal: Goal, prunes: bool,
 
 
 def _prune(live: Live, finished: Finished, lengths: SentenceLengths, *, score: Score, length: int) -> Live:
-    """The live hypotheses, with −∞ for those whose continuations cannot beat the n-th best finished hypothesis.
+    """The live hypotheses, with log-probability −∞ for those that can no longer enter the n-best list of `finished`.
 
-    Log-probabilities only fall and the n-th best score only rises, so such a hypothesis could never be returned.
+    Log-probabilities only fall and the lowest score on that list only rises, so they could never be returned.
     """
     width = live.log_probs.shape[1]
     rows = SentenceLengths(*(part.repeat_interleave(width) for part in lengths))
@@ -251,7 +251,7 @@ def is_done(batch: BatchState, *, goal: Goal, length: int) -> Tensor:
 
 
 def _add_coverage(live: Live, attention: Tensor | None) -> Tensor:
-    """[B,K,S], the coverage of each hypothesis, including this step's attention [N,S]."""
+    """The coverage [B,K,S] of each hypothesis: its attention summed over all steps, with `attention` [N,S] the last."""
     if attention is None:
         raise ValueError("search.coverage needs a model with attention, but this one has none; set search.coverage = 0")
     current = attention.view(*live.log_probs.shape, -1)
@@ -259,7 +259,7 @@ def _add_coverage(live: Live, attention: Tensor | None) -> Tensor:
 
 
 def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> Finished:
-    """The best complete hypotheses, out of those finished before and those that end at this step with these scores."""
+    """The best complete hypotheses, out of those `finished` before and those `ended` at this step with `scores`."""
     count, longest = finished.scores.shape[1], finished.tokens.shape[2]
     padded = torch.nn.functional.pad(ended.tokens, (0, longest - length))
     merged = Finished(
@@ -294,7 +294,7 @@ def results_of(
 
 
 def _finished_hypotheses(finished: Finished) -> list[Hypothesis]:
-    """The complete hypotheses of one sentence, best first."""
+    """The complete hypotheses of the only sentence in `finished`, best first."""
     return [
         Hypothesis(tuple(tokens[: size - 1]), value, log_prob, cut=False)
         for value, log_prob, size, tokens in zip(*(part[0].tolist() for part in finished), strict=True)
@@ -329,12 +329,12 @@ def cut_hypotheses(
 
 
 def _row(tree: Any, row: int) -> Any:
-    """One row of a tree of tensors, as a batch of one."""
+    """The tuple of tensors `tree` with only one row of each tensor, as a batch of one sentence."""
     return type(tree)(*(None if part is None else part[row : row + 1] for part in tree))
 
 
 def _no_finished(like: Tensor, *, nbest: int, longest: int) -> Finished:
-    """Empty slots for `nbest` hypotheses of up to `longest` tokens for each sentence of `like` [B,K]."""
+    """Empty slots for `nbest` finished hypotheses of up to `longest` tokens for each sentence of `like` [B,K]."""
     sentences = like.shape[0]
     scores = like.new_full((sentences, nbest), -torch.inf)
     tokens = torch.zeros(sentences, nbest, longest, dtype=torch.long, device=like.device)

@@ -120,7 +120,7 @@ class _Node:
         self.children: dict[int, _Node] = {}
 
     def child(self, token: int) -> "_Node":
-        """The node of this prefix extended by a token: the trie's node or, if it has none, a new one, not yet added."""
+        """The node of this prefix extended by `token`: the one in the trie or else a new one, not yet in the trie."""
         return self.children.get(token) or _Node(self, token)
 
     def join(self) -> None:
@@ -137,7 +137,7 @@ class _Node:
         return tuple(reversed(reversed_tokens))
 
     def __lt__(self, other: "_Node") -> bool:
-        """Compares the tokens at which the prefixes diverge, which is near their ends for prefixes of one beam."""
+        """Whether this prefix sorts first. Searches backwards for the difference, which is near the end in one beam."""
         shortest = min(self.length, other.length)
         first, second = self._of_length(shortest), other._of_length(shortest)
         if first is second:
@@ -161,7 +161,7 @@ def _score(
 
 
 def _keep(prefixes: dict[_Node, tuple[float, float]], node: _Node, *, b: float, n: float) -> None:
-    """Adds the probabilities of further paths to a prefix."""
+    """Adds log-probabilities of further paths to a prefix: `b` of paths that end in a blank, `n` in its last token."""
     before = prefixes.get(node)
     prefixes[node] = (b, n) if before is None else (_add(before[0], b), _add(before[1], n))
 
@@ -173,9 +173,9 @@ def _add(first: float, second: float) -> float:
 
 
 class _Language:
-    """The weighted log-probabilities of prefixes under a language model, with one state per prefix.
+    """Scores prefixes by their weighted log-probability under a language model; keeps the model's state for each.
 
-    Prefixes are read one by one, each of them only once. States of prefixes of the same length have the same shapes.
+    The model reads each prefix only once, one at a time. States of prefixes of the same length have the same shapes.
     """
 
     def __init__(self, prior: Prior, root: _Node) -> None:
@@ -191,7 +191,7 @@ class _Language:
         return self.prior.weight * self._total(node)
 
     def read(self, nodes: list[_Node]) -> None:
-        """Reads the last token of every new prefix among the nodes, and discards the states of all other prefixes."""
+        """Lets the model read the last token of each new prefix, and forgets all prefixes that are not in `nodes`."""
         for node in nodes:
             if node not in self._next and node.parent is not None:
                 self._totals[node] = self._total(node)

@@ -100,7 +100,7 @@ def prefix_log_prob(log_probs: Tensor, tokens: Sequence[int], *, blank: int) -> 
 
 
 def _previous(state_blank: Tensor, state_token: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probabilities [N,S] of a prefix one position earlier: over paths that end in a blank, and over all paths."""
+    """Log-probabilities [N,S] of prefixes just before each position: of paths ending in a blank, and of all paths."""
     first = torch.where(length == 0, 0.0, _IMPOSSIBLE).to(state_blank.dtype)[:, None]
     blank = torch.cat([first, state_blank[:, :-1]], dim=1)
     total = torch.cat([first, torch.logaddexp(state_blank, state_token)[:, :-1]], dim=1)
@@ -108,7 +108,7 @@ def _previous(state_blank: Tensor, state_token: Tensor, length: Tensor) -> tuple
 
 
 def _extend(state: CtcState, log_probs: Tensor, tokens: Tensor, *, blank: int) -> tuple[Tensor, Tensor]:
-    """Log-probabilities [N,S] of prefixes extended by a token: over paths that end in the token, and in a blank."""
+    """Log-probabilities [N,S] of prefixes extended by a token each: of paths ending in the token, and in a blank."""
     after_blank, after_any = _previous(state.in_blank, state.in_token, state.length)
     entering = torch.where((tokens == state.last)[:, None], after_blank, after_any)
     emitted = _emitted(log_probs, tokens)
@@ -126,9 +126,10 @@ def _extend(state: CtcState, log_probs: Tensor, tokens: Tensor, *, blank: int) -
 
 
 def _following(in_token: Tensor, in_blank: Tensor, log_probs: Tensor, *, length: Tensor, last: Tensor) -> Tensor:
-    """log ψ(g c) [N,V] of each prefix g extended by every token c, summed over the positions where c may first occur.
+    """The log-probability [N,V] that a text begins with a prefix g and then the token c, log ψ(g c), for every c.
 
-    Beams are processed one at a time, since a tensor [N,S,V] for all of them would be by far the largest in decoding.
+    ψ is a sum over the positions where c may first occur. Beams are processed one at a time, since a tensor [N,S,V] for
+    all of them would be by far the largest in decoding.
     """
     after_blank, after_any = _previous(in_blank, in_token, length)
     of_beams = after_any.view(len(log_probs), -1, after_any.shape[1]).unbind(dim=1)  # K of [B,S]
@@ -142,6 +143,6 @@ def _following(in_token: Tensor, in_blank: Tensor, log_probs: Tensor, *, length:
 
 
 def _emitted(log_probs: Tensor, tokens: Tensor) -> Tensor:
-    """The log-probabilities [N,S] of one token per hypothesis at every position of its recording."""
+    """For each hypothesis, the log-probability of its token in `tokens` at every position of its recording: [N,S]."""
     index = tokens.view(len(log_probs), 1, -1).expand(-1, log_probs.shape[1], -1)  # [B,S,K]
     return log_probs.gather(2, index).transpose(1, 2).flatten(0, 1)

@@ -115,7 +115,7 @@ def decode(
 def _choose_beam_search(
     step: Step, search: SearchConfig, rules: Rules, hooks: Hooks, *, fixed: FixedSteps | None
 ) -> Callable[..., list[list[Hypothesis]]]:
-    """The beam search to use: on tensors of fixed shape, the fast one, or the reference implementation."""
+    """The beam search to use: on fixed shapes if `fixed`, else the fast one if it applies, else the reference."""
     if fixed is not None:
         assert isinstance(step, FixedStep)
         return partial(fixed_beam_search, beams=search.beam, sentences=fixed.sentences, run=fixed.run)
@@ -201,9 +201,10 @@ def _expansion(search: SearchConfig, rules: Rules) -> Expansion:
 
 
 def _is_plain(search: SearchConfig, rules: Rules, hooks: Hooks) -> bool:
-    """Whether the fast beam search supports these settings and rules.
+    """Whether the fast beam search supports these settings, rules and hooks.
 
-    Constraints on the next token are not checked here: their step function is no `BestStep`, which it needs anyway.
+    Constraints on the next token are not checked here: with them, the step function is no `BestStep`, and without a
+    `BestStep` the fast beam search is not used anyway.
     """
     return search.groups == 1 and not search.coverage and not any(rules.required) and hooks.observer is None
 

@@ -56,12 +56,12 @@ class Diverse:
 
 
 def _join_candidates(groups: list[Candidates]) -> Candidates:
-    """The candidates of all groups, group by group."""
+    """The candidates of all groups of beams, concatenated group by group."""
     return Candidates(*(torch.cat(parts, dim=1) for parts in zip(*groups, strict=True)))
 
 
 def _is_duplicate(ended: Live) -> Tensor:
-    """[B,K], whether an earlier group has ended a hypothesis with the same tokens."""
+    """Whether each hypothesis [B,K] in `ended` has the same tokens as one that an earlier group has ended."""
     same = (ended.tokens[:, :, None] == ended.tokens[:, None]).all(dim=-1)  # [B,K,K]
     same = same & (ended.log_probs > -torch.inf)[:, None]
     return same.tril(-1).any(dim=-1)

@@ -61,7 +61,7 @@ def fused(steps: Sequence[Step], *, weights: Sequence[float], unknown: int) -> S
 
 
 def _padded(log_probs: Tensor, size: int, *, fallback: int | None = None) -> Tensor:
-    """Log-probabilities [N,V] extended to [N,size]: added words are impossible, or as likely as token `fallback`."""
+    """Log-probabilities [N,V] extended to [N,size]: added words get −∞ or, with `fallback`, the value of that token."""
     missing = size - log_probs.shape[-1]
     if missing <= 0:
         return log_probs

@@ -72,9 +72,9 @@ def fast_beam_search(
 
 
 def _extend(batch: BatchState, best: Best, *, slots: Slots | None, beams: int, marks: Marks, length: int) -> Extended:
-    """The K best extensions of each sentence's live hypotheses, given the `best` tokens of the hypotheses in `slots`.
+    """The `beams` best extensions of each sentence's live hypotheses, given the `best` next tokens of those in `slots`.
 
-    Hypotheses that are not in `slots` can no longer win and are not extended. Without `slots`, all are.
+    Hypotheses that are not in `slots` can no longer win and are not extended. If `slots` is None, all are extended.
     """
     live = batch.live
     sentences, width = live.log_probs.shape
@@ -95,7 +95,7 @@ def _extend(batch: BatchState, best: Best, *, slots: Slots | None, beams: int, m
 
 
 def _parent_rows(parents: Tensor, left: Tensor, *, slots: Slots | None, width: int) -> Tensor:
-    """The row of the model's state that each remaining hypothesis continues; `parents` [B,K] are previous slots."""
+    """For each hypothesis in `left`, its parent's row in the model's state; `parents` [B,K] are previous beams."""
     sentence = torch.arange(len(parents), device=parents.device)[:, None]
     flat = (sentence * width + parents).flatten()[left]
     if slots is None:

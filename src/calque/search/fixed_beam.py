@@ -185,7 +185,7 @@ def reference_update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> t
 
 
 def _candidates(beams: Beams, batch: Batch, best: Best, *, plan: Plan, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The log-probabilities of the 2K best extensions [B,2K], the hypotheses that they extend, and their tokens."""
+    """The 2K best extensions of each sentence's K hypotheses: log-probabilities, parents and tokens, each [B,2K]."""
     log_probs, tokens = allowed_best(best, marks=plan.marks, length=length, limits=_of_rows(batch.limits, plan.beams))
     live = beams.live.masked_fill(beams.done[:, None], -torch.inf)
     totals = live[..., None] + log_probs.view(*live.shape, -1)
@@ -194,12 +194,12 @@ def _candidates(beams: Beams, batch: Batch, best: Best, *, plan: Plan, length: T
 
 
 def _of_rows(parts: Any, width: int) -> Any:
-    """The tuple of tensors [B] as one of tensors [N]: each value is repeated for the K hypotheses of its sentence."""
+    """The tuple `parts` of tensors [B] with each value repeated for the `width` hypotheses of its sentence."""
     return type(parts)(*(part[:, None].expand(-1, width).flatten() for part in parts))
 
 
 def _merged(ends: Ends, added: Ends) -> Ends:
-    """The best complete hypotheses, out of those finished before and those that end at this step."""
+    """The best complete hypotheses, out of those finished before (`ends`) and those that end at this step (`added`)."""
     both = Ends(*(torch.cat(parts, dim=1) for parts in zip(ends, added, strict=True)))
     order = both.scores.sort(dim=1, descending=True, stable=True).indices[:, : ends.scores.shape[1]]
     return Ends(*(part.gather(1, order) for part in both))

@@ -117,7 +117,7 @@ class ForbiddenAutomaton:
         return None
 
     def _after(self, before: Suffix) -> Ban:
-        """The tokens that may not follow a text."""
+        """The tokens that may not follow a text that ends in `before`: they would complete a forbidden word."""
         started = [word for word in self.words if _is_partial(before.text, word)]
         is_complete = any(self.bounded[word] and _ends_with_word(before.text, word) for word in started)
         if before.pending:
@@ -130,7 +130,7 @@ class ForbiddenAutomaton:
         return _ban(tokens, boundaries=is_complete)
 
     def _after_partial_character(self, before: Suffix, *, is_complete: bool) -> Ban:
-        """`_after` for an incomplete last character, which is a boundary unless the next token continues it."""
+        """`_after` for a text that ends inside a character: a word boundary if the next token does not continue it."""
         continuations = {
             token for token in self.continuations if self._completes(before, self.surfaces[token], self.words)
         }
@@ -139,7 +139,7 @@ class ForbiddenAutomaton:
         return _ban({*others}.difference(self.continuations) | continuations)
 
     def _after_last(self, before: Suffix) -> Ban:
-        """The tokens that may not end a text; at its end, a word is complete without a boundary."""
+        """The tokens that may not come last in a text, after `before`: its end completes a word as a boundary does."""
         ban = self.after(before)
         tokens = set(ban.tokens)
         if ban.boundaries:
@@ -150,7 +150,7 @@ class ForbiddenAutomaton:
         return _ban(tokens, boundaries=ban.boundaries)
 
     def _completes(self, before: Suffix, surface: bytes, words: Sequence[str]) -> bool:
-        """Whether one of the words becomes complete when the bytes `surface` are appended to a text."""
+        """Whether one of `words` becomes complete when the bytes `surface` are appended to the text `before`."""
         text = before.text + decode_bytes(before.pending, surface).text
         return any(self._is_complete(text, word, since=len(before.text)) for word in words)
 
@@ -158,7 +158,7 @@ class ForbiddenAutomaton:
         return (token for token in tokens if self._completes(before, self.surfaces[token], (word,)))
 
     def _spelling(self, before: Suffix, word: str, tokens: Sequence[int]) -> Iterator[int]:
-        """Those of `tokens` after which the text would newly contain the word if it ended there."""
+        """Yields those of `tokens` that would add `word` to the text if the text ended right after the token."""
         for token in tokens:
             added = decode_bytes(before.pending, self.surfaces[token])
             text = close(Suffix(before.text + added.text, added.pending))
@@ -167,14 +167,14 @@ class ForbiddenAutomaton:
                 yield token
 
     def _can_start(self, text: str, place: int) -> bool:
-        """Whether the text from this place to its end may be the beginning of a forbidden word."""
+        """Whether text[place:] begins a forbidden word, and starts at a word boundary if that word needs one."""
         rest = text[place:]
         return rest in self.prefixes[False] or (rest in self.prefixes[True] and _is_word_start(text, place))
 
     def _is_complete(self, text: str, word: str, *, since: int) -> bool:
-        """Whether the text contains the word, completed at index `since` or later.
+        """Whether the text contains an occurrence of the word that became complete at index `since` or later.
 
-        A word is completed by the boundary after it or, if it needs no boundaries, by its last character.
+        It becomes complete with the boundary after it or, in a script without spaces, with its last character.
         """
         place = text.find(word, max(0, since - len(word)))
         while place != -1:
@@ -205,7 +205,7 @@ def _ban(tokens: Sequence[int] | set[int], *, boundaries: bool = False) -> Ban:
 
 
 def _is_partial(text: str, word: str) -> bool:
-    """Whether the text ends with a prefix of the word."""
+    """Whether the text ends with the word or a non-empty prefix of it."""
     return any(text.endswith(word[: length + 1]) for length in range(len(word)))
 
 
@@ -214,12 +214,12 @@ def _ends_with_word(text: str, word: str) -> bool:
 
 
 def _is_word_start(text: str, place: int) -> bool:
-    """Whether a word can start at this place: at the start of the text, or after a boundary."""
+    """Whether a word can start at text[place]: at the start of the text, or after anything but a letter or digit."""
     return place == 0 or not (text[place - 1].isalnum() or text[place - 1] == INSIDE)
 
 
 def _is_continuation(surface: bytes) -> bool:
-    """Whether the surface starts with a UTF-8 continuation byte."""
+    """Whether `surface`, the bytes of a token, starts with a UTF-8 continuation byte."""
     return 0x80 <= surface[0] < 0xC0 if surface else False
 
 

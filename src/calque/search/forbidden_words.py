@@ -92,7 +92,7 @@ class Forbidden:
         return allowed
 
     def _forbidden_copies(self, suffixes: Sequence[Suffix], sentences: Sequence[int]) -> list[tuple[int, int]]:
-        """(row, token) of each copied word that may not come next."""
+        """The (row, token) of each out-of-vocabulary source word that the hypothesis in that row may not copy next."""
         size = len(self.words.surfaces)
         return [
             (row, size + number)
@@ -102,7 +102,7 @@ class Forbidden:
         ]
 
     def _surface(self, token: int, sentence: int) -> bytes:
-        """The bytes that a token adds; none for a copied id that is not one of the sentence's words."""
+        """The bytes that `token` adds to the text; none for the id of a copied word that the sentence does not have."""
         size = len(self.words.surfaces)
         if token < size:
             return self.words.surfaces[token]
@@ -112,7 +112,7 @@ class Forbidden:
     def _append(self, number: int, surface: bytes) -> int:
         """The state of the automaton after reading `surface` in state `number`.
 
-        A state stands for the longest suffix of the text so far with which a forbidden word begins.
+        A state stands for the longest suffix of the text so far that is the beginning of a forbidden word.
         """
         suffix = self.words.suffix(self.suffixes[number], surface)
         if suffix not in self.numbers:

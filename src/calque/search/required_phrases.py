@@ -132,10 +132,10 @@ class Required:
         return ~memory.progress.met.all(dim=-1)
 
     def _rematch(self, progress: Progress, live: Live, memory: Phrases) -> Progress:
-        """The progress after a second look at hypotheses whose tokens can be assigned to phrases in several ways.
+        """The progress, corrected for hypotheses whose tokens can be assigned to required phrases in several ways.
 
-        Greedy matching from left to right finds "3" in "3 1 3" and misses "3 1"; another assignment finds both. If any
-        assignment finds all phrases, all are marked as met.
+        If "3" and "3 1" are required, greedy matching from left to right may find only "3" in "3 1 3"; another
+        assignment finds both. If any assignment finds all phrases of a hypothesis, all of them are marked as met.
         """
         incomplete = ~progress.met.all(dim=-1) & memory.shares[:, None] & (live.log_probs > -torch.inf)
         met, complete = progress.met.clone(), progress.complete.clone()
@@ -148,7 +148,7 @@ class Required:
         return Progress(met, active, matched, complete, progress.open)
 
     def _candidates(self, totals: Tensor, memory: Phrases, *, end: int) -> tuple[Tensor, Tensor]:
-        """The log-probabilities [B,C] of the candidates, best first, and their indices [B,C] into K·V."""
+        """The candidates, best first: log-probabilities [B,C], and indices [B,C] into K beams times V tokens."""
         beams, vocabulary = totals.shape[1:]
         next_tokens, flat = _next_tokens(memory), totals.flatten(1)
         ends = torch.full_like(next_tokens[..., :1], end)  # −∞ unless all phrases are met
@@ -213,7 +213,7 @@ def advance(progress: Progress, tokens: Tensor, phrases: Phrases) -> Progress:
 
 
 def _forbid(totals: Tensor, phrases: Phrases, *, end: int) -> Tensor:
-    """Sets scores in `totals` [B,K,V] to −∞, in place, and returns it.
+    """Sets the scores of forbidden continuations in `totals` [B,K,V] to −∞, in place, and returns `totals`.
 
     These are the scores of the end mark until all required phrases have been generated and, right after a phrase, those
     of tokens that would extend its last word.
@@ -229,9 +229,9 @@ def _forbid(totals: Tensor, phrases: Phrases, *, end: int) -> Tensor:
 
 
 def _deduplicate(values: Tensor, indices: Tensor, *, is_token: Tensor) -> tuple[Tensor, Tensor]:
-    """The values at `indices` [B,C] into [B,K·V], best first, and the indices in this order.
+    """Those of `values` [B,K·V] that `indices` [B,C] select, best first, and the indices in the same order.
 
-    Duplicates, and entries for which `is_token` [B,C] is false, get −∞. Ties go to the lower index.
+    Repeated indices, and those where `is_token` [B,C] is false, get −∞. If values are equal, the lower index is first.
     """
     indices, order = torch.where(is_token, indices, values.shape[1]).sort(dim=1)
     is_duplicate = torch.nn.functional.pad(indices[:, 1:] == indices[:, :-1], (1, 0))
@@ -242,14 +242,14 @@ def _deduplicate(values: Tensor, indices: Tensor, *, is_token: Tensor) -> tuple[
 
 
 def _is_waiting(progress: Progress, phrases: Phrases) -> Tensor:
-    """[B,C], whether candidates lack required phrases, none of which the constraints allow to begin here."""
+    """Whether a candidate [B,C] lacks required phrases, none of which has begun or may begin with the next token."""
     missing = ~progress.met
     may_begin = (missing & phrases.free[:, None]).any(dim=-1) | progress.open | (progress.active != NONE)
     return missing.any(dim=-1) & ~may_begin
 
 
 def _next_tokens(phrases: Phrases) -> Tensor:
-    """[B,K,P+1], the next token of the active phrase, and the first token of each unmet phrase that may start here."""
+    """The tokens [B,K,1+P] that continue the phrase begun, and start each missing phrase if it may start; else −1."""
     progress, longest = phrases.progress, phrases.tokens.shape[2]
     index = progress.active.clamp(min=0) * longest + progress.matched.clamp(max=longest - 1)
     active_tokens = phrases.tokens.flatten(1).gather(1, index).masked_fill(progress.active == NONE, NONE)
@@ -259,7 +259,7 @@ def _next_tokens(phrases: Phrases) -> Tensor:
 
 
 def _rank_in_bank(bank: Tensor, values: Tensor) -> Tensor:
-    """The rank [B,C] of each candidate in its bank, from 0, not counting impossible candidates."""
+    """The rank, from 0, of each candidate [B,C] among the possible candidates with the same number in `bank`."""
     same = (bank[:, :, None] == bank[:, None]) & (values > -torch.inf)[:, None]
     precedes = torch.ones(bank.shape[1], bank.shape[1], dtype=torch.bool, device=bank.device).tril(-1)
     return (same & precedes).sum(dim=-1)

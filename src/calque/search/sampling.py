@@ -110,6 +110,6 @@ def _signed(value: int) -> int:
 
 
 def _last_possible(probs: Tensor) -> Tensor:
-    """[N], the highest token id with non-zero probability, which `draw` must not exceed because of rounding errors."""
+    """The highest token id with non-zero probability in each row [N]; rounding must not make `draw` exceed it."""
     indices = torch.arange(probs.shape[-1], device=probs.device)
     return (indices * (probs > 0)).amax(dim=-1)

@@ -112,14 +112,14 @@ class Scoring(NamedTuple):
         return log_probs / self._penalty(lengths.maximum, like=log_probs) + end_term + reward
 
     def _penalty(self, lengths: Tensor, *, like: Tensor) -> Tensor:
-        """The length penalty lp for lengths [B]."""
+        """The length penalty, by which log-probabilities are divided, for hypotheses of `lengths` [B] tokens."""
         sizes = lengths.to(like.dtype)
         penalty: Tensor = ((5 + sizes) / 6 if self.normalisation == "gnmt" else sizes) ** self.alpha
         return penalty
 
 
 def _coverage(covered: Tensor, source_lengths: Tensor) -> Tensor:
-    """[B,K], Σᵢ log min(max(coveredᵢ, floor), 1) over the positions of each source, without padding."""
+    """The coverage term [B,K], Σᵢ log min(max(coveredᵢ, FLOOR), 1) over source positions i that are not padding."""
     is_position = torch.arange(covered.shape[-1], device=covered.device) < source_lengths[:, None]
     logs = covered.clamp(FLOOR, 1.0).log()
     return logs.masked_fill(~is_position[:, None], 0).sum(dim=-1)

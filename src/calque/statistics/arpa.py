@@ -98,7 +98,7 @@ def _block(ngrams: Sequence[str], log_probs: Sequence[str], backoffs: Sequence[s
 
 
 def _shortest(numbers: np.ndarray) -> list[str]:
-    """The shortest decimals that single precision reads back unchanged."""
+    """The numbers in single precision, each as the shortest decimal that is read back unchanged."""
     return numbers.astype(np.float32).astype(str).tolist()  # type: ignore[no-any-return]
 
 
@@ -112,7 +112,7 @@ def read_arpa(path: Path, *, pieces: Sequence[str] | None = None, progress: Prog
 
 
 class _Section(NamedTuple):
-    """The n-grams of one order, in the order of the file."""
+    """The n-grams of one order in an ARPA file, in the sequence of its lines."""
 
     words: "array[int]"  # flat
     log_probs: "array[float]"
@@ -156,7 +156,7 @@ class _ArpaReader:
         return ArpaModel(tuple(self.pieces), tables._replace(backoffs=tables.backoffs[: tables.order - 1]), remarks)
 
     def _lines(self) -> Iterator[bytes]:
-        """Yields every line that is not blank, and an empty one at the end of the file; sets `self.line` to each."""
+        """Yields each line that is not blank, and b"" at the end of the file; `self.line` is the line yielded last."""
         for number, raw in enumerate(file_lines(self.path, limit=LINE), start=1):
             self.number = number
             if len(raw) > LINE:
@@ -171,7 +171,7 @@ class _ArpaReader:
         return repr(self.line[:60].decode(errors="replace")) if self.line else "the end of the file"
 
     def _header(self, lines: Iterator[bytes]) -> list[int]:
-        """The numbers of n-grams that the header announces, from order 1 on; `self.line` is then the line after it."""
+        """The number of n-grams of each order in the header, from order 1 on; reads up to the line after the header."""
         for line in lines:
             if line == b"\\data\\":
                 break
@@ -221,7 +221,7 @@ class _ArpaReader:
         return section
 
     def _add_word(self, raw: bytes) -> None:
-        """Adds a word of the file to the pieces, unless it is one already; a literal <pad> is an ordinary word."""
+        """Adds a word of the file to the vocabulary if it is new; a literal <pad> counts as an ordinary word."""
         if raw in self.ids:
             return
         try:
@@ -253,7 +253,7 @@ class _ArpaReader:
         return max(NEVER, number)
 
     def _words(self, section: _Section) -> NgramTables:
-        """The table of order 1, which has a row for every piece."""
+        """The table of unigrams, with a row for every piece of the vocabulary, even if it is not in `section`."""
         words = _integers(section.words)
         self._refuse_repeated(words, section)
         if EOS not in words:
@@ -270,7 +270,7 @@ class _ArpaReader:
         return NgramTables(size, [np.arange(size)], [log_probs], [backoffs])
 
     def _ngrams(self, tables: NgramTables, section: _Section, *, order: int) -> NgramTables:
-        """The tables of the lower orders, followed by the table of this order."""
+        """The `tables` of all lower orders, followed by that of `order`, whose n-grams are in `section`."""
         words = _integers(section.words).reshape(-1, order)
         prefixes = tables.find(words[:, :-1])
         if (prefixes < 0).any():

@@ -87,7 +87,7 @@ class Cooccurrences(NamedTuple):
         np.exp(digamma(table) - digamma(self._totals(table)), out=table)
 
     def _totals(self, table: Floats) -> Floats:
-        """For each value of the table, the sum of all values with the same source word."""
+        """For each value of `table` (one per pair of word types), the sum of all values with its source word."""
         lengths = np.diff(self.offsets)
         rows = np.flatnonzero(lengths)
         if not len(rows):
@@ -136,12 +136,12 @@ def digamma(values: Floats) -> Floats:
 
 
 def _size(column: Column) -> int:
-    """One more than the largest id in a column's rows."""
+    """The vocabulary size that a column implies: one more than its largest id, or 0 if it has no ids."""
     return int(column.values.max()) + 1 if len(column.values) else 0
 
 
 def _layout(sources: Array, targets: Array, *, maximum: int) -> Iterator[tuple[Chunk, ...]]:
-    """The chunks of each block, given the lengths of all rows; shorter sentences first."""
+    """Yields blocks of chunks of sentence pairs with equal lengths (`sources`, `targets`), shorter sources first."""
     shortest, longest = np.minimum(sources, targets), np.maximum(sources, targets)
     kept = np.flatnonzero((shortest > 0) & (longest <= maximum))
     order = kept[np.lexsort((targets[kept], sources[kept]))]
@@ -167,7 +167,7 @@ def _layout(sources: Array, targets: Array, *, maximum: int) -> Iterator[tuple[C
 
 
 def _keys(chunk: Chunk, source: Column, target: Column, *, empty: int, targets: int) -> Array:
-    """For each source and target word of the same pair, the key source · targets + target, as a flat array."""
+    """For each source word (or `empty`) and target word of a sentence pair, their key: source · `targets` + target."""
     source_ids = source.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.sources)
     target_ids = target.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.targets)
     with_empty = np.pad(source_ids, ((0, 0), (1, 0)), constant_values=empty)
@@ -175,10 +175,10 @@ def _keys(chunk: Chunk, source: Column, target: Column, *, empty: int, targets: 
 
 
 def _distinct(keys: Array) -> tuple[Array, Array]:
-    """The distinct keys, ascending, and the index of each key in them.
+    """The distinct keys, ascending, and for each key its index among them.
 
-    If 63 bits hold both, each key and its position are packed into one number: sorting these numbers takes half as long
-    as an argsort of the keys.
+    If a key and its position fit into 63 bits, they are packed into one number: sorting these numbers takes half as
+    long as an argsort of the keys.
     """
     bits = len(keys).bit_length()
     if int(keys.max()) >> (63 - bits):

@@ -162,7 +162,7 @@ def most_likely_states(model: HiddenMarkov, sequences: Column) -> list[Array]:
 
 
 def _trellis(model: HiddenMarkov, batch: Batch) -> Trellis:
-    """The forward-backward algorithm.
+    """The result of the forward-backward algorithm for sequences x with states y, transitions a and emissions b.
 
         forward    αₜ(y) = b(xₜ | y) Σ_y' αₜ₋₁(y') a(y | y')
         backward   βₜ₋₁(y') = Σ_y a(y | y') b(xₜ | y) βₜ(y)
@@ -191,7 +191,7 @@ def _trellis(model: HiddenMarkov, batch: Batch) -> Trellis:
 
 
 def _batches(sequences: Column, *, states: int) -> Iterator[Batch]:
-    """Yields the sequences that are not empty, in batches of similar length."""
+    """Yields the sequences that are not empty in batches of similar length; more `states` make smaller batches."""
     lengths = sequences.lengths.astype(np.int64)
     order = np.flatnonzero(lengths)
     order = order[np.argsort(-lengths[order], kind="stable")]
@@ -211,7 +211,7 @@ def _pair_counts(first: Array, second: Array, *, shape: tuple[int, int]) -> Floa
 
 
 def _normalised(counts: Floats, otherwise: Floats | None = None) -> Floats:
-    """Each row divided by its sum; a row of zeros is replaced by that of `otherwise` or, without it, a uniform one."""
+    """Each row divided by its sum; a row of zeros becomes the same row of `otherwise`, or uniform if that is None."""
     totals = counts.sum(axis=-1, keepdims=True)
     even = np.full_like(counts, 1 / counts.shape[-1]) if otherwise is None else otherwise.copy()
     shares: Floats = np.divide(counts, totals, out=even, where=totals > 0)

@@ -124,7 +124,7 @@ def train_hmm(
 def _iterate(
     corpus: Cooccurrences, model: HiddenMarkovModel, *, phase: str, observer: Observer
 ) -> tuple[HiddenMarkovModel, float]:
-    """The model after one iteration of EM, and the log-likelihood of the corpus before it."""
+    """The model after one more iteration of EM, and the log-likelihood of the corpus under the given `model`."""
     transitions = {words: model.transitions(words) for words in sorted({chunk.sources for chunk in corpus.chunks})}
     jumps = {words: np.zeros_like(transition.jump) for words, transition in transitions.items()}
 

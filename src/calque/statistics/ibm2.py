@@ -87,7 +87,7 @@ def train_ibm2(
 def _iterate(
     corpus: Cooccurrences, model: DiagonalModel, *, dirichlet: float | None, phase: str, observer: Observer
 ) -> tuple[DiagonalModel, float]:
-    """The model after one iteration of EM, and the log-likelihood of the corpus before it."""
+    """The model after one more iteration of EM, and the log-likelihood of the corpus under the given `model`."""
     shapes = sorted({(chunk.sources, chunk.targets) for chunk in corpus.chunks})
     totals = {shape: np.zeros(shape[1]) for shape in shapes}
     distance = 0.0

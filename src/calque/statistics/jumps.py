@@ -45,7 +45,7 @@ class Jumps(NamedTuple):
         return shares
 
     def _windows(self, words: int) -> Floats:
-        """s(i − i') [1+I,I]: row i' has the widths 1−i' … I−i'."""
+        """The weights [1+I,I] of jumps from each position 0 … I (row) to each position 1 … I (column); I is `words`."""
         lowest = self.longest + 1 - words  # of i' = I
         windows: Floats = sliding_window_view(self.weights, words)[lowest : lowest + words + 1]
         return windows[::-1]
@@ -77,7 +77,7 @@ class Jumps(NamedTuple):
         return jumps
 
     def _step(self, by_width: Floats, leaving: dict[int, Floats]) -> "Jumps":
-        """One update of the weights s, given N(d) (`by_width`) and M(i',I) (`leaving`); see `reestimated`."""
+        """The jumps after one update of the weights, given expected numbers of jumps by width and by start position."""
         expected = np.zeros_like(self.weights)  # Σ M / Z over the positions that allow a width
         for words, totals in leaving.items():
             normalisers = self._windows(words).sum(axis=1)

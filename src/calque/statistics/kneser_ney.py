@@ -110,7 +110,7 @@ def discounts_of(counts: Integers) -> Discounts | None:
 
 
 def _discounts(counts: Integers, discounts: Discounts) -> Floats:
-    """The discount D(a) of each count a; 0 where the count is 0."""
+    """The discount to subtract from each count: 0 for a count of 0, otherwise that of min(count, 3)."""
     by_count: NDArray[np.float64] = np.array([0.0, *discounts])
     return by_count[np.minimum(counts, 3)]
 

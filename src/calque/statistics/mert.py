@@ -115,7 +115,7 @@ def optimise(
 
 
 def _best_interval(corners: Floats, scores: NDArray[Any]) -> tuple[float, float]:
-    """The middle of the best interval between ascending corners (of several, the nearest to 0), and its score."""
+    """The middle of the best interval between `corners` (if tied, nearest to 0; 0 itself if inside), and its score."""
     if not len(corners):
         return 0.0, float(scores[0])
     edges = np.concatenate([[corners[0] - 2 * STEP], corners, [corners[-1] + 2 * STEP]])

@@ -1,9 +1,9 @@
 """Counting n-grams by sorting.
 
-The n-grams of each order are rows of a table. A row's key is `prefix · V + word`, where `word` is the last word
-of the n-gram and `prefix` the row of the other words in the table one order below. Keys are ascending, so the words
-that follow a history are neighbours, and one binary search finds an n-gram. The rows of order 1 are the word ids
-themselves.
+The n-grams of each order are the rows of a table, in ascending order of their keys. The key of an n-gram is
+`prefix · V + word`: `word` is its last word, and `prefix` is the row number, in the table one order below, of the
+n-gram without its last word. So n-grams with the same history are adjacent, and once the row of its prefix is known, an
+n-gram is found by one binary search. In the table of order 1, row numbers are word ids.
 
 Letters: P positions of the text, V vocabulary, R rows of an order.
 """
@@ -111,10 +111,10 @@ def count_ngrams(
 
 
 def _suffixes(counts: NgramCounts, keys: Integers) -> Integers:
-    """For each n-gram of the next order, the row of its suffix (all words but the first) in the order below.
+    """For each n-gram of order n, the row of its suffix (all words but the first) in the table of order n − 1.
 
-    `keys` are the keys of the next order; `counts` has all orders below it. The suffix of (prefix, word) is
-    (suffix of prefix, word).
+    `keys` identify the n-grams: row of the prefix · vocabulary size + last word. `counts` has all orders below n. The
+    suffix of (prefix, word) is (suffix of prefix, word).
     """
     prefixes, words = np.divmod(keys, counts.vocabulary_size)
     if counts.order == 1:
@@ -133,7 +133,7 @@ def _sorted_counts(keys: Integers) -> tuple[Integers, Integers]:
 
 
 def _merged_counts(parts: Iterator[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
-    """The counts of all parts together; parts of similar size are merged, so that keys are rarely copied."""
+    """The distinct keys of all (keys, counts) in `parts`, and their total counts; merges parts of similar size."""
     levels = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
     for part in parts:
         levels.append(part)

@@ -110,7 +110,7 @@ class NgramQueries:
         return (total + float(tables.log_probs[0][word])) * LN10
 
     def _state(self, words: State) -> State:
-        """The longest suffix of words that is a history in the table."""
+        """The longest suffix of `words` that can serve as a history in the table; empty if none can."""
         for length in range(min(len(words), self.tables.order - 1), 0, -1):
             suffix = words[len(words) - length :]
             row = self._row(suffix)
@@ -119,7 +119,7 @@ class NgramQueries:
         return ()
 
     def _continues(self, length: int, row: int) -> bool:
-        """Whether an n-gram matters as a history: it has a back-off weight, or words that follow it."""
+        """Whether n-gram `row` of order `length` matters as a history: it has a back-off weight or following words."""
         tables = self.tables
         if tables.backoffs[length - 1][row] != 0:
             return True
@@ -128,7 +128,7 @@ class NgramQueries:
         return bool(keys.searchsorted(first) < keys.searchsorted(first + tables.vocabulary_size))
 
     def _row(self, words: State) -> int | None:
-        """The row of an n-gram; None if it is not in the table."""
+        """The row of the n-gram `words` in the table of its order; None if it is not there."""
         if len(words) == 1:
             return words[0]
         if words in self._rows:

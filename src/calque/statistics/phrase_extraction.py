@@ -94,14 +94,14 @@ def extract_phrases(corpus: AlignedCorpus, *, maximum: int = MAXIMUM) -> Occurre
 
 
 def _remaining(lengths: Array) -> Array:
-    """For sentences with these lengths: the number of words from each word to the end of its sentence."""
+    """For each word of sentences with these `lengths`, the number of words from it (included) to the sentence's end."""
     ends = np.cumsum(lengths)
     remaining: Array = np.repeat(ends, lengths) - np.arange(int(lengths.sum()))
     return remaining
 
 
 def _linked_range(links: Array, *, of: int, size: int) -> tuple[Array, Array]:
-    """The first and last position that each word of one side is linked to; without a link, a large number and −1."""
+    """First and last word linked to each source (`of` 0) or target word (`of` 1); a large number and −1 if none."""
     first, last = np.full(size, np.iinfo(np.int64).max), np.full(size, -1, dtype=np.int64)
     np.minimum.at(first, links[:, of], links[:, 1 - of])
     np.maximum.at(last, links[:, of], links[:, 1 - of])
@@ -109,9 +109,9 @@ def _linked_range(links: Array, *, of: int, size: int) -> tuple[Array, Array]:
 
 
 def _windows(values: Array, *, combine: np.ufunc, maximum: int) -> Iterator[Array]:
-    """For each length up to `maximum`, the minimum or maximum over that many values from each position on.
+    """Yields, for each length up to `maximum`, the minimum or maximum (`combine`) of the window from each value on.
 
-    At the end, windows are cut short.
+    A window that would extend beyond the last value ends there.
     """
     current = values.copy()
     for length in range(1, maximum + 1):
@@ -122,7 +122,7 @@ def _windows(values: Array, *, combine: np.ufunc, maximum: int) -> Iterator[Arra
 
 
 def _unaligned_runs(unaligned: Array, remaining: Array) -> tuple[Array, Array]:
-    """The number of unaligned words directly before, and directly after, each word in its sentence."""
+    """For each word, the numbers of unaligned words directly before it and directly after it in its sentence."""
     size = len(unaligned)
     places = np.arange(size)
     ends = places + remaining  # of the sentence

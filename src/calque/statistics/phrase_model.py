@@ -97,9 +97,10 @@ class PhraseModel(NamedTuple):
         return np.array([weights.get(name, 0.0) for name in self.features])
 
     def steps(self, options: Sequence[Option], *, length: int) -> list[Step]:
-        """The features of each phrase of a derivation of a source with `length` words, and of the end.
+        """The features of each step of a derivation: one step per phrase (`options`), and one for the sentence end.
 
-        Law: the weighted sum of all these features is the derivation's score.
+        `length` is the number of source words. Law: the weighted sum of the features of all steps is the derivation's
+        score.
         """
         places = {name: place for place, name in enumerate(self.features)}
         vectors = np.zeros((len(options) + 1, len(places)))

@@ -119,7 +119,7 @@ def orientation_scores(counts: Floats, *, smoothing: float = 0.5) -> Floats:
 
 
 class _Links:
-    """Looks up whether two positions are linked; positions in different sentences never are."""
+    """Looks up whether a source and a target position of a corpus are linked (never if in different sentences)."""
 
     def __init__(self, corpus: AlignedCorpus) -> None:
         self.size = len(corpus.target) + 2
@@ -133,6 +133,6 @@ class _Links:
 
 
 def _is_first(remaining: Array, places: Array) -> Array:
-    """Whether the words in these places are the first of their sentences."""
+    """Whether the words at `places` begin sentences; `remaining` counts the words from each to its sentence's end."""
     is_first: Array = (places == 0) | (remaining[places - 1] == 1)
     return is_first

@@ -152,7 +152,7 @@ def word_table(
 
 
 def _without(found: Occurrences, corpus: AlignedCorpus, *, word: int) -> Occurrences:
-    """The occurrences whose phrases do not contain a word."""
+    """The occurrences of phrase pairs in which neither phrase contains the id `word`."""
     source, target = (np.concatenate([[0], np.cumsum(ids == word)]) for ids in (corpus.source, corpus.target))
     kept = (source[found.source + found.source_length] == source[found.source]) & (
         target[found.target + found.target_length] == target[found.target]
@@ -173,7 +173,7 @@ def _table(
     by: int,
     limit: int | None,
 ) -> PhraseTable:
-    """The phrase table of pairs of trie nodes (`sources`, `targets`), at most `limit` per source phrase.
+    """The table of phrase pairs, given as trie nodes `sources` and `targets`; at most `limit` pairs per source phrase.
 
     Entries are sorted by source phrase, then by the column `by` of `scores`, best first.
     """

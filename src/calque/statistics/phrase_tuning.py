@@ -102,7 +102,7 @@ class Tuner:
         return best[1]
 
     def _collect(self, model: PhraseModel) -> tuple[list[str], int]:
-        """Adds n-best lists to the candidates; returns each sentence's best translation and the number added."""
+        """Adds the model's n-best lists to the candidates; returns all best translations and how many were added."""
         decoder = StackDecoder(model, self.search)
         firsts, added = [], 0
         for number, ids in enumerate(self.sources):
@@ -146,7 +146,7 @@ class Tuner:
         return float(self.measure.scores(np.sum(rows, axis=0, keepdims=True))[0])
 
     def _optimise(self, starts: list[Floats], *, tuned: Array, scale: float, random: np.random.Generator) -> Optimum:
-        """The best weights that MERT finds from `starts` and random starting points, scaled to Σ|w| = `scale`."""
+        """The best weights that MERT finds from `starts` and random points; Σ|w| of the `tuned` ones is `scale`."""
         candidates = pad_candidates(
             [np.array(list(features.values())) for features in self._features],
             [

@@ -77,8 +77,8 @@ def build_shortlist(
 def _frequent_and_sample(counts: NDArray[np.float64], *, frequent: int) -> tuple[Array, Array]:
     """The ids of the `frequent` most frequent pieces, and a sample of the other ids.
 
-    The frequent ids always include the end mark and the unknown piece. Ties go to the lower id. No other piece with a
-    count of 0 is frequent. The sample is evenly spaced when ids are ordered by frequency.
+    The frequent ids always include the end mark and the unknown piece, but no other piece with a count of 0. Of equally
+    frequent pieces, the lower id comes first. The sample is evenly spaced in the list of ids ordered by frequency.
     """
     order = np.argsort(-counts, kind="stable")
     shared = np.union1d(order[: min(frequent, np.count_nonzero(counts))], [EOS, UNK])

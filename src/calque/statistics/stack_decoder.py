@@ -72,7 +72,7 @@ class Arc(NamedTuple):
 
 
 class _Cube(NamedTuple):
-    """All extensions of hypotheses with the same coverage and last source position by the translations of one span."""
+    """Hypotheses with the same coverage and last source position, each to be extended by each translation of a span."""
 
     hypotheses: list[Hypothesis]  # best first
     options: list[Option]
@@ -122,7 +122,7 @@ class StackDecoder:
 
 
 class _Sentence:
-    """The search for one sentence."""
+    """The stack decoding of one sentence."""
 
     def __init__(self, decoder: StackDecoder, options: dict[tuple[int, int], list[Option]], length: int) -> None:
         self.model, self.search, self.length = decoder.model, decoder.search, length
@@ -136,7 +136,7 @@ class _Sentence:
         self.language_scores: dict[tuple[Any, tuple[int, ...]], tuple[float, Any]] = {}
 
     def extend(self, stack: list[Hypothesis], cubes: list[list[_Cube]], covered: int) -> None:
-        """Groups all extensions of a stack's hypotheses into cubes (cube pruning), one list for each later stack."""
+        """Groups all extensions of a stack's hypotheses into `cubes`, listed by the number of source words covered."""
         groups: dict[tuple[int, int], list[Hypothesis]] = {}
         for hypothesis in stack:
             groups.setdefault((hypothesis.coverage, hypothesis.stop), []).append(hypothesis)
@@ -156,7 +156,7 @@ class _Sentence:
                     cubes[covered + stop - start].append(cube)
 
     def fill(self, cubes: list[_Cube]) -> list[Hypothesis]:
-        """The hypotheses of a stack, created in the order of their estimated scores, and pruned."""
+        """The hypotheses of a stack, created from its `cubes` in the order of estimated scores, and then pruned."""
         serial = count()
         heap = [(-cube.estimate(0, 0), next(serial), cube, 0, 0) for cube in cubes]
         heapify(heap)
@@ -180,7 +180,7 @@ class _Sentence:
         return stack
 
     def add(self, found: dict[Any, Hypothesis], cube: _Cube, previous: Hypothesis, option: Option) -> None:
-        """Adds a hypothesis, or recombines it with one whose continuations have the same scores."""
+        """Adds `previous` extended by `option`, or recombines it with one whose continuations score the same."""
         gain, state = option.score + cube.jump, None
         recombined: Any
         if self.model.language is not None:
@@ -218,7 +218,7 @@ class _Sentence:
         return end
 
     def future(self, coverage: int) -> float:
-        """The estimated score of all source words that are not covered."""
+        """The estimated score of translating the source words that are not in the bit mask `coverage`."""
         known = self.futures.get(coverage)
         if known is None:
             known, place = 0.0, 0

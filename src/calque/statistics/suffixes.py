@@ -93,7 +93,7 @@ def _pair_counts(rows: Array, columns: Array, *, shape: tuple[int, int]) -> Floa
 
 
 def _smoothed(counts: Floats, shorter: Floats, *, theta: float) -> Floats:
-    """Relative frequencies, smoothed by probabilities of the same shape; the latter alone where all counts are 0."""
+    """Each row's relative frequencies f, smoothed: (f + θ · `shorter`) / (1 + θ); `shorter` if all counts are 0."""
     totals = counts.sum(axis=1, keepdims=True)
     frequencies = np.divide(counts, totals, out=shorter.copy(), where=totals > 0)
     smoothed: Floats = (frequencies + theta * shorter) / (1 + theta)

@@ -77,6 +77,6 @@ def interpolation_weights(counts: Floats) -> tuple[float, ...]:
 
 
 def _shortened(counts: Floats, order: int) -> Floats:
-    """The counts of shorter n-grams, with `order` tags: the sums of `counts` over the earlier tags."""
+    """The counts of n-grams of only `order` tags: `counts` of longer n-grams, summed over their first tags."""
     shorter: Floats = counts.sum(axis=tuple(range(counts.ndim - order)))
     return shorter

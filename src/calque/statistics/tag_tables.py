@@ -96,7 +96,7 @@ def word_kinds(spellings: Spellings, is_upper: Array) -> Array:
 def _rare_suffixes(
     corpus: TaggedWords, kinds: Array, totals: Array, *, priors: Floats, characters: int, settings: TableSettings
 ) -> SuffixTree:
-    """The tree of the rare words' suffixes; words outside the vocabulary count as rare."""
+    """The suffix tree of the words that occur at most `settings.rare` times (`totals`) or are not in the vocabulary."""
     is_rare = (totals[corpus.words] <= settings.rare) | (corpus.words == UNK)
     starts = np.cumsum(corpus.spellings.lengths) - corpus.spellings.lengths
     lengths = corpus.spellings.lengths[is_rare]

@@ -91,7 +91,7 @@ def name_of(corpus: PairCorpus) -> str:
 
 
 class _Words(dict[str, int]):
-    """Ids of words, in the order of their first appearance."""
+    """Maps words to ids, numbered from 0 in the order in which they are first looked up."""
 
     def __missing__(self, word: str) -> int:
         self[word] = number = len(self)
@@ -99,7 +99,7 @@ class _Words(dict[str, int]):
 
 
 class _Side:
-    """The ids of one side of a corpus, while they are collected."""
+    """Collects the word ids of one side (source or target) of a parallel corpus, line by line."""
 
     def __init__(self, *, keep_case: bool) -> None:
         self.ids = _Words()
@@ -107,14 +107,14 @@ class _Side:
         self._values, self._lines, self._lengths = array("I"), array("Q"), array("I")
 
     def add(self, text: str, *, line: int) -> None:
-        """Adds the words of a line, whose number is counted from 1."""
+        """Adds the words of `text`, which is line number `line`, counted from 1."""
         words = (text if self._keep_case else text.lower()).split()
         self._values.extend(map(self.ids.__getitem__, words))
         self._lines.append(line)
         self._lengths.append(len(words))
 
     def column(self, lines: int) -> Column:
-        """The ids as a column, with a row for each line."""
+        """The ids of the words added as a column of `lines` rows; the row of a line that was not added is empty."""
         lengths = np.zeros(lines, dtype=np.uint32)
         lengths[np.array(self._lines, dtype=np.int64) - 1] = self._lengths
         return Column(np.array(self._values, dtype=np.uint32), np.cumsum(lengths, dtype=np.uint64) - lengths, lengths)

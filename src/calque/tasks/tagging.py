@@ -43,7 +43,10 @@ class TaggingConfig(Config):
     def _distinct(self) -> Self:
         names = (self.words, self.labels, *self.inputs)
         if len(set(names)) < len(names):
-            raise ValueError(f"words, labels and inputs are {', '.join(names)}: they must be different columns")
+            raise ValueError(
+                f"the settings words, labels and inputs name the columns {', '.join(names)}: they must be different "
+                "columns"
+            )
         if reserved := sorted(set(self.inputs) & set(RESERVED)):
             raise ValueError(f"inputs: {', '.join(reserved)} cannot be the name of an input column; choose another")
         if unsafe := [name for name in self.inputs if not re.fullmatch(r"[\w.-]+", name) or name.startswith(".")]:

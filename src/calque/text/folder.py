@@ -53,7 +53,7 @@ class _EarlierDescription(Config):
     files: dict[str, str]
 
     def upgraded(self) -> _Description:
-        """The same description in the current format."""
+        """This description of a tokenizer folder, converted from format 1 to the current format."""
         suffix = _KINDS[self.kind].suffix
         names = {side: f"{'joint' if self.joint else side}.{suffix}" for side in ("source", "target")}
         columns = {side: _Column(kind=self.kind, file=name) for side, name in names.items()}

@@ -183,7 +183,7 @@ def escaped(value: str) -> str:
 
 
 def _learn_labels(config: FormsConfig, labels: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The label set, most frequent first. Raises a TextError if labels cannot be converted to the scheme."""
+    """All labels in `config.scheme`, most frequent first. Raises a TextError if they cannot be converted to it."""
     counts, raw = Counter[str](), Counter[str]()
     for sentence in labels:
         raw.update(sentence)

@@ -77,11 +77,11 @@ def target_limits(source: NDArray[np.integer], target: NDArray[np.integer]) -> t
 
 
 def _bounds(longest: int) -> NDArray[np.int64]:
-    """The largest source length of each bin: 1, 2, 3, … and then four per doubling, up to `longest` at least."""
+    """The largest source length of each bin: 1, 2, 3, … then four bins per doubling, the last at least `longest`."""
     count = max(1, int(np.ceil(_STEPS * np.log2(max(longest, 1)))) + 1)
     return np.unique(np.ceil(2 ** (np.arange(count + 1) / _STEPS)).astype(np.int64))
 
 
 def _percentile_99(counts: Sequence[int]) -> int:
-    """The smallest number that at least 99 % of the counts do not exceed, but at least 1."""
+    """The 99th percentile (the smallest count that at least 99 % do not exceed), but at least 1."""
     return max(1, sorted(counts)[-(-99 * len(counts) // 100) - 1]) if counts else 1

@@ -71,7 +71,7 @@ class UnigramSampling:
         return pieces[::-1]
 
     def _starts(self, word: str) -> list[list[tuple[int, float]]]:
-        """For each end position, the possible starts of the last piece with their cumulative probabilities."""
+        """For each prefix of `word`, the possible starts of its last piece, with their cumulative probabilities."""
         log_z = [0.0]
         starts: list[list[tuple[int, float]]] = [[]]
         for end in range(1, len(word) + 1):
@@ -94,7 +94,8 @@ class UnigramSampling:
 class NBestSampling:
     """Samples among the n best segmentations of a whole text, each with probability ∝ P^α (Kudo 2018, §3.3).
 
-    `segment` returns these segmentations as ids with their log P, as `SentencePieceTokenizer.nbest` does.
+    `segment` is a function that returns the n best segmentations of a text, each as ids with its log P, such as
+    `SentencePieceTokenizer.nbest`.
     """
 
     def __init__(self, segment: Callable[[str], Sequence[tuple[list[int], float]]], *, alpha: float) -> None:

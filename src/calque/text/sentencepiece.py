@@ -134,7 +134,7 @@ class SentencePieceTokenizer(Tokenizer):
         return WordTable(self._encode_words)
 
     def _encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word and the space before it; for an empty word, the ids of a single space."""
+        """The ids of each word together with the space before it; for an empty word, those of the space alone."""
         threads = -1 if len(words) >= _MULTITHREADED else 1
         ids: list[list[int]] = self._processor.encode(words, num_threads=threads)
         if "" in words:
@@ -157,7 +157,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @cached_property
     def _weights(self) -> list[float]:
-        """The score of each id; 0 for special pieces and bytes."""
+        """The score of each id in the sentencepiece model; 0 for special pieces and bytes."""
         return [0.0] * len(_BASE) + list(self.scores().values())
 
     def encode_with(self, text: str, *, segment: Callable[[str], Sequence[str]]) -> list[int]:
@@ -171,7 +171,7 @@ class SentencePieceTokenizer(Tokenizer):
         return [id for word in words for piece in segment(word) for id in self._ids(piece)]
 
     def _ids(self, piece: str) -> list[int]:
-        """The id of a learnt piece, or the ids of the bytes of any other character."""
+        """The id of `piece` if it was learnt, otherwise the ids of its UTF-8 bytes (byte fallback)."""
         id = self.vocabulary.id(piece)
         return [id] if id >= len(_BASE) else [len(PIECES) + byte for byte in piece.encode()]
 
@@ -200,7 +200,7 @@ def supported_size(lines: Sequence[str], *, share: float) -> int:
 
 
 def _count_characters(lines: Sequence[str]) -> int:
-    """The number of distinct characters."""
+    """The number of distinct characters in the lines."""
     seen = np.zeros(sys.maxunicode + 1, dtype=bool)
     for start in range(0, len(lines), _TOGETHER):
         joined = "".join(lines[start : start + _TOGETHER])

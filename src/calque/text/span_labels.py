@@ -77,7 +77,7 @@ def _relabelled(labels: Sequence[str], *, single: str, last: str) -> list[str]:
 
 
 def _parts(label: str) -> tuple[str, str]:
-    """The prefix and the type of a label: B-X is ("B", "X"); any other label counts as outside."""
+    """The prefix and the type of a label: ("B", "X") for B-X; labels without a prefix B, I, E or S count as O."""
     prefix, hyphen, kind = label[:1], label[1:2], label[2:]
     is_of_span = prefix in _PREFIXES and hyphen in ("", "-")
     return (prefix, kind or UNTYPED) if is_of_span else _OUTSIDE

@@ -31,7 +31,7 @@ def split_long(text: str, *, fits: Callable[[str], bool], joins: Callable[[str],
 
 
 def _units(text: str, *, fits: Callable[[str], bool]) -> Iterator[str]:
-    """Yields the sentences of a text, or the words of a sentence that does not fit, or the characters of such a word.
+    """Yields the sentences of a text; splits a sentence that does not fit into words, and such a word into characters.
 
     Each sentence or word includes the spaces after it.
     """

@@ -89,10 +89,10 @@ def _tokenise(text: str) -> list[str]:
 
 
 def _undo(piece: str) -> str:
-    """The token of a text that a vocabulary piece stands for: without the ␛ that marks tokens like `<s>` as text."""
+    """The token in a text that a vocabulary piece stands for: removes the ␛ that escapes a literal `<s>`, say."""
     return piece.removeprefix(ESCAPE) if _is_reserved(piece) else piece
 
 
 def _is_reserved(token: str) -> bool:
-    """Whether a token is a special piece other than `<unk>`, with any number of ␛ before it."""
+    """Whether a token is a special piece other than `<unk>`, possibly with one or more escapes ␛ before it."""
     return token.lstrip(ESCAPE) in _RESERVED

@@ -21,7 +21,7 @@ def words_of_pieces(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _by_prefixes(tokenizer: Tokenizer, pieces: Sequence[str], *, words: int) -> list[int]:
-    """The word index of each piece, by counting the complete words before it: slow, but correct for any text."""
+    """The index of each piece's word, found by detokenising all pieces up to it: slow, but correct for any text."""
     indices = []
     for end in range(1, len(pieces) + 1):
         prefix = tokenizer.detokenise(pieces[:end])

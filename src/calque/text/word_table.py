@@ -58,7 +58,7 @@ class WordTable:
         self._starts: Array = np.zeros(0, dtype=np.int64)
 
     def _add(self, words: Sequence[str]) -> None:
-        """Appends the ids of new words."""
+        """Encodes words that are not in the table yet, and appends their ids to it."""
         flat = flat_ids(self._encode_words(words))
         self._ids = np.concatenate([self._ids, flat.values])
         self._sizes = np.concatenate([self._sizes, flat.lengths.astype(np.int64)])

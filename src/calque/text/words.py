@@ -97,7 +97,7 @@ def _tokenise(text: str) -> Iterator[str]:
 
 
 def _split(chunk: str) -> tuple[str, ...]:
-    """The pieces of a text without spaces. Punctuation is joined to any piece before it and to a word after it."""
+    """The pieces of a text without spaces. Joiners ￭ tie punctuation to any piece before it and to a word after it."""
     parts = [part for alone, run in groupby(chunk, key=_stands_alone) for part in (run if alone else ["".join(run)])]
     words = [not _stands_alone(part[0]) for part in parts]
     left = [JOINER if at and not word else "" for at, word in enumerate(words)]
@@ -110,6 +110,6 @@ _remembered = lru_cache(maxsize=1 << 16)(_split)
 
 @lru_cache(maxsize=1 << 16)
 def _stands_alone(character: str) -> bool:
-    """Whether the character is a piece of its own: punctuation, symbols, separators and controls."""
+    """Whether the character is a piece of its own, as punctuation, symbols, separators and control characters are."""
     kind = category(character)
     return kind[0] in "PSZ" or kind == "Cc"

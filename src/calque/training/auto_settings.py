@@ -85,7 +85,7 @@ def _updates_per_epoch(corpus: Corpus, config: BatchConfig, training: Values) ->
 
 
 def _lookup(values: Values, key: str, *, default: Any = None) -> Any:
-    """The value of a dotted key, or the default if it is not set."""
+    """The value of a dotted key (`batch.tokens`, say) in nested settings, or the default if it is not set."""
     for name in key.split("."):
         values = values.get(name, {}) if isinstance(values, dict) else {}
     return default if values == {} else values

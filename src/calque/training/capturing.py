@@ -142,7 +142,7 @@ class CapturedPasses:
             self._losses.zero_()
 
     def _record(self, static: Any) -> None:
-        """Runs what a graph records: the pass, and the addition of its gradients to the buffers."""
+        """Runs what a CUDA graph records: a forward and backward pass, and adding its gradients to the buffers."""
         for parameter in self._parameters:
             parameter.grad = None
         self._losses.copy_(self._run(static, self._factor))

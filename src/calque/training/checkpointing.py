@@ -136,8 +136,8 @@ class Checkpointer:
     def _missing_checkpoints(self, latest: LatestCheckpoint | None) -> str:
         """A message about lost checkpoints, or an empty string. Raises a FolderError if all checkpoints are lost.
 
-        The metrics after the latest checkpoint show how far the run had come. These lines will be cut off,
-        so it does not matter if a power cut damaged them.
+        The lines of metrics.jsonl written after the latest checkpoint show how far the run had come. Resuming cuts them
+        off, so it does not matter if a power cut damaged them.
         """
         durable = 0 if latest is None else latest.snapshot.values.get("metrics", 0)
         lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",), durable=durable)

@@ -194,7 +194,7 @@ def _steps(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _intact(folder: Path) -> dict[int, Manifest]:
-    """Manifests by step, oldest first, of the checkpoints whose file names and sizes are right."""
+    """The manifests, by step, oldest first, of the checkpoints whose files have the names and sizes listed there."""
     manifests = {step: _survey(path) for step, path in _steps(folder)}
     return {step: manifest for step, manifest in manifests.items() if manifest}
 
@@ -211,18 +211,16 @@ def _verify(path: Path) -> Manifest:
 
 
 def _checked(path: Path, manifest: Manifest) -> Manifest:
-    """Returns the manifest of a checkpoint. Raises a FolderError if the folder's name has another step.
+    """Returns the manifest of a checkpoint if it is consistent. Otherwise, raises a FolderError.
 
-    The manifest must also record whether the checkpoint was scheduled.
+    Its step must be the one in the folder's name, and it must record whether the checkpoint was scheduled.
     """
     step = manifest.details.get("step")
     match = _STEP.fullmatch(path.name)
     if match and step != int(match[1]):
         raise FolderError(f"{path} holds the checkpoint of step {step}: the folder was renamed or swapped")
     if not isinstance(manifest.details.get("scheduled"), bool):
-        raise FolderError(
-            f"{path}: the manifest is damaged: it does not say whether this was a regular checkpoint ('scheduled')"
-        )
+        raise FolderError(f"{path} is damaged: its manifest lacks the key `scheduled` (true or false) in `details`")
     return manifest
 
 

@@ -151,7 +151,7 @@ def _from_json(value: Any) -> Any:
 
 
 def _end_of_lines(path: Path) -> int:
-    """The position after the last complete line, found by reading backwards."""
+    """The byte position after the last complete line of a file, found by reading backwards."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         while end > 0:

@@ -149,7 +149,7 @@ class Trainer:
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def _next_batches(self, stream: Iterator[Batch]) -> list[Batch]:
-        """The batches of one update."""
+        """The batches of the next update, read from `stream`."""
         batches = [next(stream)]
         first = self._place()
         batches += [next(stream) for _ in range(self.config.accumulate - 1)]
@@ -159,7 +159,7 @@ class Trainer:
         return batches
 
     def _place(self) -> Place:
-        """The position of the batch that was read last."""
+        """The position (epoch and batch number) of the batch that was read last."""
         return Place(self.progress.epoch, self.progress.batch)
 
     def _step(self, batches: list[Batch]) -> None:
@@ -202,7 +202,7 @@ class Trainer:
         self._finish_step()
 
     def _finish_step(self) -> None:
-        """Validates and saves if due. If a stop is requested during validation, the resumed run does both."""
+        """Validates and saves a checkpoint if due. After a stop during validation, the resumed run does both."""
         step, config = self.progress.step, self.config
         is_validated, is_saved = self._is_due(config.validate_every), self._is_due(config.checkpoint_every)
         if is_validated and not self.selection.validate(stop_requested=self.stop_requested):
@@ -225,7 +225,7 @@ class Trainer:
         return not self.job.ranks.broadcast([is_recorded])[0]
 
     def _refuse_divergence(self) -> None:
-        """Saves the last good state and stops if too many updates in a row were not finite."""
+        """Saves the last good state and stops the run if loss or gradient were not finite too many times in a row."""
         bad = int(self.learner.updater.sums.in_a_row)
         if bad >= self.config.skips:
             self.checkpointer.save(scheduled=False)
@@ -235,7 +235,8 @@ class Trainer:
                 f"the loss or its gradient was not finite in {bad} steps in a row, up to step {self.progress.step}: "
                 f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were skipped, and the state "
                 "before them is saved; lower training.optimiser.learning_rate or lengthen the warm-up in config.toml "
-                "and resume; if the first step after that fails too, the weights are beyond repair: start another run"
+                "and resume; if the first step after resuming is not finite either, the saved weights are unusable: "
+                "start another run"
             )
 
     def _write_metrics(self) -> None:
@@ -270,7 +271,7 @@ class Trainer:
         progress.tokens = progress.positions = progress.filled = 0
 
     def _report_graphs(self) -> None:
-        """Reports how many batch shapes have been captured and how long that took, or why they cannot be captured."""
+        """Reports how many batch shapes are captured as CUDA graphs and how long that took, or why capturing failed."""
         captured = self.learner.updater.captured
         if captured is None or (found := (len(captured), captured.failure)) == self.reported_graphs:
             return

@@ -67,7 +67,7 @@ class ModelSelection:
             model.train(was_training)
 
     def _trigger_averaging(self, loss: float) -> None:
-        """Starts averaging the weights if validations have stopped improving."""
+        """Starts averaging the weights if the validation loss has stopped improving; `loss` is the latest."""
         learner, patience = self.learner, self.job.config.averaged_sgd
         if learner.triggered is None or learner.triggered.has_started:
             return

@@ -77,7 +77,7 @@ def draw_curves(run: Path) -> bool:
 
 
 def _curve(axes: Any, lines: list[dict[str, Any]], key: str, *, label: str) -> None:
-    """Draws a curve over steps. Its points are marked if there are few, since a single point has no line."""
+    """Draws the values of `key` over steps. Points are marked if there are few, since a single point has no line."""
     known = [line for line in lines if key in line]
     steps, values = [line["step"] for line in known], [line[key] for line in known]
     axes.plot(steps, values, label=label, marker="o" if len(known) <= FEW else "", markersize=3)

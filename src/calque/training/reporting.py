@@ -25,7 +25,7 @@ class Pace(NamedTuple):
 
 
 class _SafeStream:
-    """A stream whose failed writes are ignored."""
+    """Wraps a text stream and ignores errors when writing to it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -50,7 +50,7 @@ def new_run_folder(folder: Path | None) -> Path:
 
 
 def _next_run(runs: Path) -> Path:
-    """A new folder with the next number. Concurrent calls get different folders."""
+    """Creates and returns the folder in `runs` with the next number. Concurrent calls get different folders."""
     runs.mkdir(exist_ok=True)
     number = max((int(path.name) for path in runs.iterdir() if path.name.isdecimal()), default=0) + 1
     while True:

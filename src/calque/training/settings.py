@@ -124,7 +124,7 @@ class TrainingConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _static_if_compiled(cls, values: Any) -> Any:
-        """Sets batch.shapes to static in a compiled run that neither sets it nor samples its subwords."""
+        """Sets batch.shapes to static if the run is compiled, leaves batch.shapes open and does not sample subwords."""
         if not isinstance(values, Mapping) or not values.get("compile"):
             return values
         batch, subwords = values.get("batch", {}), values.get("subwords", {})

@@ -81,7 +81,7 @@ def _speed(steps: Iterator[int], *, seconds: float) -> float:
 
 
 def _training_steps(sample: Sample) -> Iterator[int]:
-    """Trains a small Transformer on random tokens and yields the number of target tokens after each step."""
+    """Trains a small Transformer on random tokens; after each step, yields the number of its target tokens."""
     torch.manual_seed(0)
     side: dict[str, Any] = {
         "layers": sample.layers,

@@ -151,7 +151,7 @@ class Updater:
             self.carry = tuple(torch.where(finite, state, torch.zeros_like(state)) for state in gradient.carry)
 
     def _gradient(self, batches: Sequence[Batch], *, step: int, parts: int) -> "Gradient | None":
-        """Leaves the gradient over all ranks in `parameter.grad`. Returns None if any rank ran out of memory."""
+        """Computes the gradient over all ranks, in `parameter.grad`. Returns None if any rank ran out of memory."""
         gradient: Gradient | None = None
         try:
             gradient = self._backward(batches, step=step, parts=parts)
@@ -174,7 +174,7 @@ class Updater:
         return gradient
 
     def _is_captured(self) -> bool:
-        """Whether passes are captured as CUDA graphs: in compiled runs on a GPU, if the task's loss allows it."""
+        """Whether passes are captured as CUDA graphs: in compiled, unsharded runs on a GPU, if the task allows it."""
         config, allows = self.config, getattr(self.task, "capturable", None)
         is_plain = not self.is_sharded and not self.scaler.is_enabled() and config.arithmetic >= 3
         is_gpu = self.device.type == "cuda"
@@ -194,12 +194,12 @@ class Updater:
             return self.task.loss(self.model, batch, step=step, carry=carry)
 
     def _losses(self, loss: Loss) -> Tensor:
-        """The objective and the parts of the loss [1 + parts], detached."""
+        """The objective, followed by the components of the loss that the task names, as one detached tensor."""
         values = [loss.objective.detach(), *(loss.parts[name] for name in self.task.parts)]
         return torch.stack([value.to(self.sums.objective) for value in values])
 
     def _backward(self, batches: Sequence[Batch], *, step: int, parts: int) -> "Gradient":
-        """Runs the forward and backward passes over this rank's rows, with each batch split into `parts` parts."""
+        """Runs the forward and backward passes over this rank's rows; each batch is split into `parts` smaller ones."""
         rank = f" rank {self.ranks.rank}" if self.ranks.rank else ""
         torch.manual_seed(stream_seed(self.seed, f"step {step}{rank}"))
         weight = sum(batch.shared_weight for batch in batches) / self.averaged
@@ -231,7 +231,7 @@ class Updater:
         return Gradient(losses, statistics, carry)
 
     def _refuse_unsplittable(self, step: int) -> None:
-        """Raises an error, after memory has run out, if the batch cannot be split into smaller ones."""
+        """After memory has run out: raises a RankError if batches of this run cannot be split into smaller ones."""
         if not self.task.divisible and not getattr(self.task, "recomputes", False):
             reason = "the loss of this task needs whole batches"
         elif self.is_sharded:  # the other ranks are in the middle of sending shards to this one
@@ -270,7 +270,7 @@ class Updater:
         return whole, is_clipped | (limited > self.config.clip) if self.config.clip else is_clipped
 
     def _apply(self, *, rate: float, finite: Tensor) -> None:
-        """Updates the weights if all values are finite. On a GPU, Adam's kernel checks this without the host."""
+        """Updates the weights if loss and gradient are `finite`. On a GPU, Adam's kernel checks it without the host."""
         set_learning_rate(self.optimiser, rate)
         if self.scaler.is_enabled():
             self.scaler.step(self.optimiser)
@@ -283,7 +283,7 @@ class Updater:
         self.optimiser.zero_grad(set_to_none=True)
 
     def _accumulate(self, losses: Tensor, norm: Tensor, *, finite: Tensor, weight: float) -> None:
-        """Adds a step to the sums, or counts it as skipped if its loss or gradient is not finite."""
+        """Adds a step's losses and gradient norm to the running sums, or counts it as skipped if not `finite`."""
         sums = self.sums
         counts = finite.to(sums.objective.dtype)
         objective, *parts = torch.nan_to_num(losses, nan=0.0, posinf=0.0, neginf=0.0) * counts

@@ -219,15 +219,15 @@ def test_ids_in_order_are_fine(rows: list[str]) -> None:
 def test_all_problems_are_told_together() -> None:
     data = b"a X\nb\n\n\xe4 X\nc \xc3\xa4\xff\n" + b"d X\n" * 5 + b"e\tX\ng\t\tY\n"
     assert problems(data, columns=2) == [
-        "in: line 2: 1 columns separated by spaces, expected at least 2",
+        "in: line 2: found 1 columns separated by spaces, expected at least 2",
         "in: line 4, byte 1: 0xe4 is not UTF-8 here",
         "in: line 5, byte 5: 0xff is not UTF-8 here",
         "in: line 12: column 2 is empty",
         RECODE,
     ]
     assert problems(b"1 The the\n2\ta\n", format="conllu") == [
-        "in: line 1: 1 columns separated by tabs, expected at least 10",
-        "in: line 2: 2 columns separated by tabs, expected at least 10",
+        "in: line 1: found 1 columns separated by tabs, expected at least 10",
+        "in: line 2: found 2 columns separated by tabs, expected at least 10",
     ]
 
 

@@ -102,7 +102,7 @@ def test_bad_lines_are_named_with_file_and_line_whatever_the_block(tmp_path, mon
     with pytest.raises(DataError) as refused:
         prepare(data(path), preparation=CHUNKS, folder=tmp_path / "store")
     problems = str(refused.value).splitlines()
-    assert problems[0] == f"{path}: line {words[20] + 1}: 2 columns separated by spaces, expected at least 3"
+    assert problems[0] == f"{path}: line {words[20] + 1}: found 2 columns separated by spaces, expected at least 3"
     assert problems[1] == f"{path}: line {words[30] + 1}, byte 2: 0xff is not UTF-8 here"
 
 

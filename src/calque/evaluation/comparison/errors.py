@@ -45,7 +45,7 @@ def repetitions(hypothesis: Words, reference: Words) -> int:
 
 
 def _doubles(words: Words) -> Counter[Ngram]:
-    """How often each n-gram directly follows itself; at each word, the shortest such n-gram is counted."""
+    """How often each n-gram directly follows itself; of several such n-grams at the same word, the shortest counts."""
     doubles, place = Counter[Ngram](), 0
     while place < len(words):
         for size in range(1, LONGEST_REPETITION + 1):

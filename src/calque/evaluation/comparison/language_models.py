@@ -128,7 +128,7 @@ def _system(place: int, systems: Sequence[ScoredSystem], *, size: int, samples: 
 
 
 def _statistics(system: ScoredSystem) -> Array:
-    """The loss in nats and the number of words of every line, [S,2]; the line end counts as a word."""
+    """For each of S lines, the loss in nats and the number of words, [S,2]; the line end counts as a word."""
     return np.array([[sum(losses), len(losses)] for losses in system.losses], dtype=np.float64)
 
 
@@ -145,7 +145,7 @@ def _by_position(systems: Sequence[ScoredSystem]) -> dict[str, Any]:
 def _by_frequency(
     systems: Sequence[ScoredSystem], words: Sequence[Sequence[str]], *, training: TrainingText | None
 ) -> dict[str, Any]:
-    """The loss by frequency of the word in the training data or, without it, in the test set.
+    """The loss by the frequency of the word in the training data or, if `training` is None, in the test set.
 
     Line ends have a bucket of their own.
     """

@@ -102,7 +102,7 @@ def _system(
 def _section(
     id: str, title: str, values: Sequence[int], bounds: Sequence[tuple[int, int | None]], statistics: Sequence[Array]
 ) -> dict[str, Any]:
-    """The scores of the systems for ranges of `values`, one value per user; ranges without users are left out."""
+    """The systems' scores for users whose `values` are in each range of `bounds`; ranges without users are left out."""
     numbers, column = np.asarray(values), METRICS.index(BY)
     masks = {
         _range_name(low, high): (numbers >= low) & (numbers <= (numbers.max(initial=0) if high is None else high))
@@ -125,7 +125,7 @@ def _range_name(low: int, high: int | None) -> str:
 
 
 def _users(test: RankedTest, systems: Sequence[RankedSystem]) -> dict[str, Any]:
-    """The users whose targets the systems rank most differently, measured by reciprocal rank."""
+    """The users whose target item any system ranks most differently from the baseline, measured by reciprocal rank."""
     ranks = np.array([system.ranks for system in systems], dtype=np.float64)  # [systems,U]
     reciprocal = np.where(ranks == MISSED, 0.0, 1 / np.maximum(ranks, 1))
     differences = np.abs(reciprocal[1:] - reciprocal[0]).max(axis=0)

@@ -98,7 +98,7 @@ def _system(place: int, systems: Sequence[RetrievalSystem], *, samples: int) -> 
 
 
 def _values(metric: str, ranks: Ranks) -> Array:
-    """The values [N], one per sentence, whose mean is the metric."""
+    """The value of a metric for each of N sentences, [N]; the mean is the metric of the test set."""
     measure, _, direction = metric.partition("_")
     own = getattr(ranks, direction)
     values: Array = (own == 1).astype(np.float64) if measure == "top1" else 1 / own
@@ -106,12 +106,12 @@ def _values(metric: str, ranks: Ranks) -> Array:
 
 
 def _found(system: RetrievalSystem) -> Array:
-    """Whether each sentence's partner is the sentence nearest to it, in both directions: [2,N]."""
+    """Whether each sentence's partner (the other one of its pair) is nearest to it, in both directions: [2,N]."""
     return np.stack([system.ranks.to_target == 1, system.ranks.to_source == 1]).astype(np.int64)
 
 
 def _lengths(systems: Sequence[RetrievalSystem], words: Sequence[int]) -> list[dict[str, Any]]:
-    """Top-1 accuracy by the length of the source; ranges of lengths without sentences are left out."""
+    """Each system's top-1 accuracy by the number of `words` in the source; ranges without sentences are left out."""
     buckets = Buckets.of(words, cuts=Cuts(LENGTHS))
     rows = []
     for place, label in enumerate(buckets.labels):
@@ -123,7 +123,7 @@ def _lengths(systems: Sequence[RetrievalSystem], words: Sequence[int]) -> list[d
 
 
 def _sentences(test: RetrievalTest, systems: Sequence[RetrievalSystem]) -> dict[str, Any]:
-    """The pairs whose partner some systems rank first and others do not; the largest differences in 1/rank first."""
+    """The pairs that some systems retrieve at rank 1 and others do not; the largest differences in 1/rank first."""
     found = np.stack([_found(system) for system in systems])  # [systems,2,N]
     is_different = (found != found[:1]).any(axis=(0, 1))
     shares = np.stack([1 / system.ranks.to_target + 1 / system.ranks.to_source for system in systems])

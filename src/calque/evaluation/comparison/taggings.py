@@ -117,9 +117,9 @@ def _different(first: Labels, second: Labels) -> int:
 
 
 def _statistics(metric: str, predicted: Labels, gold: Labels) -> Array:
-    """The counts of each sentence that the metric is computed from.
+    """The counts, for each of S sentences, from which the metric is computed.
 
-    For accuracy [S,2], correct and all words; for F1 [S,3], correct, predicted and gold spans.
+    For accuracy, correct words and all words, [S,2]; for F1, correct, predicted and gold spans, [S,3].
     """
     rows = []
     for labels, gold_labels in zip(predicted, gold, strict=True):
@@ -139,7 +139,7 @@ _SCORES: dict[str, Callable[[Array], Array]] = {
 
 
 def _label_scores(systems: Sequence[TaggedSystem], gold: Labels) -> list[dict[str, Any]]:
-    """Precision, recall and F1 of every label, word by word; the most frequent gold labels first."""
+    """Each system's precision, recall and F1 for every label, counted in words; most frequent gold labels first."""
     tables = [count_confusions(system.labels, gold=gold) for system in systems]
     support: dict[str, int] = {}
     for table in tables:
@@ -191,7 +191,7 @@ def _span_scores(systems: Sequence[TaggedSystem], gold: Labels) -> list[dict[str
 
 
 def _sentences(systems: Sequence[TaggedSystem], test: TaggedTest) -> dict[str, Any]:
-    """The sentences that any system labels differently from the baseline, the largest gaps in correct labels first."""
+    """The sentences that any system labels differently from the baseline; the largest gaps in correct labels first."""
     correct = np.stack([_statistics("accuracy", system.labels, test.gold)[:, 0] for system in systems])  # [systems,S]
     differences = np.abs(correct[1:] - correct[0]).max(axis=0)
     different = [

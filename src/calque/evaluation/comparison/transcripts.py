@@ -157,7 +157,7 @@ def _alignments(test: TranscribedTest, system: TranscribedSystem) -> list[list[P
 
 
 def _rates(sums: Array) -> Array:
-    """The error rates [N] in per cent, given sums of edits and of reference lengths [N,2]."""
+    """Error rates in per cent, [N], given N rows of summed edits and summed reference lengths, [N,2]."""
     return 100 * rates_of(sums)
 
 
@@ -191,7 +191,7 @@ def _score(rows: Array) -> float:
 
 
 def _wins(place: int, errors: Mapping[str, Sequence[Sequence[Errors]]]) -> dict[str, dict[str, int]]:
-    """By metric, in how many recordings system `place` has fewer edits than the baseline, more, or equally many."""
+    """For each metric, in how many recordings system `place` has fewer edits than the baseline, more, or as many."""
     edits = {name: [np.array([item.edits for item in row]) for row in rows] for name, rows in errors.items()}
     return {name: wins(rows[0], rows[place], is_higher_better=False) for name, rows in edits.items()}
 
@@ -236,7 +236,7 @@ def _significance(method: Method, samples: int, statistics: Mapping[str, Sequenc
 def _groups(
     systems: Sequence[TranscribedSystem], statistics: Mapping[str, Sequence[Array]], *, samples: int
 ) -> list[dict[str, Any]] | None:
-    """The scores of groups of systems that differ in their seed; a system without a group is a group of its own."""
+    """The scores of each group (systems that differ in their seed, or one alone); None if no system has a group."""
     if not any(system.group for system in systems):
         return None
     members: dict[str, list[int]] = {}
@@ -311,7 +311,7 @@ def _sentences(
 
 
 def _marked(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """The words of a transcript, how they match the reference, and the edits, with runs of the same kind joined."""
+    """The words of a transcript, the lengths of their n-gram matches with the reference, and runs of equal edits."""
     reference = [word for word, _ in pairs if word is not None]
     words = [word for _, word in pairs if word is not None]
     runs: list[list[Any]] = []

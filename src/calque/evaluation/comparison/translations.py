@@ -151,7 +151,7 @@ def check_systems(test: EvaluationSet, systems: Sequence[System]) -> None:
 
 
 def _quiet(_phase: str, _done: int, _total: int) -> None:
-    """Reports no progress."""
+    """A progress callback that does nothing."""
 
 
 def compare_translations(
@@ -173,7 +173,7 @@ def compare_translations(
 
 
 class _Comparison:
-    """Computes the entries of the JSON of a comparison, most of them from statistics that are extracted only once."""
+    """Computes the JSON of a comparison of systems, mostly from sentence statistics that are extracted only once."""
 
     def __init__(
         self, test: EvaluationSet, systems: Sequence[System], *, settings: Settings, progress: Progress
@@ -355,7 +355,7 @@ class _Comparison:
         return sections
 
     def _ngrams(self) -> list[dict[str, Any]]:
-        """The n-grams that distinguish every system from the baseline; only the first system of a group is compared."""
+        """The n-grams that distinguish each system from the baseline; of a group, only the first system is compared."""
         counts = [count_ngrams(words, self.words.references) for words in self._representatives().values()]
         places = list(self._representatives())
         return [
