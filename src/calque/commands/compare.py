@@ -32,7 +32,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="[SYSTEM]...",
-            help="Runs, model folders or output files, the baseline first: PATH, NAME=PATH or PATH:KEY=VALUE.",
+            help="Runs, model folders or output files, the baseline first: PATH, NAME=PATH, PATH:SETTING=VALUE.",
         ),
     ] = None,
     *,

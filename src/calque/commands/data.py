@@ -287,9 +287,9 @@ def _plan(
 def _experiment(
     files: CorpusFiles, overrides: list[str] | None, *, config: Path | None, system: str | None = None
 ) -> "tuple[Experiment, str]":
-    """The experiment for these corpora or for a config, and a message if its text settings were chosen automatically.
+    """The settings of an experiment on these corpora or of a config, and a message about its text settings.
 
-    Text settings are chosen to fit the corpora, as in training.
+    If no text settings are given, they are chosen to fit the corpora, as in training; otherwise the message is empty.
     """
     from calque.config import check as check_config
     from calque.experiment import Experiment, experiment_values

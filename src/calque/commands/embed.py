@@ -50,7 +50,8 @@ def embed(
     side: Annotated[
         str | None,
         choice_option(
-            choices=SIDES, help="Encode the sentences like this side of the training pairs; source by default."
+            choices=SIDES,
+            help="Encode the sentences as sources or as targets of the training pairs; source by default.",
         ),
     ] = None,
     nearest: Annotated[
@@ -63,7 +64,9 @@ def embed(
     nearest_side: Annotated[
         str | None,
         choice_option(
-            choices=SIDES, help="Encode the file of --nearest like this side; target by default.", panel=NEAREST
+            choices=SIDES,
+            help="Encode the file of --nearest as sources or as targets; target by default.",
+            panel=NEAREST,
         ),
     ] = None,
     invalid: Annotated[

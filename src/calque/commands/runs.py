@@ -38,7 +38,7 @@ class Row(NamedTuple):
         return ["" if value is None else one_field(_format_value(value)) for value in self]
 
     def formatted(self) -> dict[str, str]:
-        """The fields as they are shown on a terminal, by column, including the short columns for narrow terminals."""
+        """The fields as shown on a terminal, by column; some also in an abbreviated form for narrow terminals."""
         step, steps, rows, at_step = (
             "" if count is None else f"{count:,}" for count in (self.step, self.steps, self.pairs, self.at_step)
         )

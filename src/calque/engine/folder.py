@@ -239,8 +239,8 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
     is_int8 = manifest.format == INT8_FORMAT
     if is_int8 and manifest.details != INT8_DETAILS:
         raise FolderError(
-            f"{folder} is damaged:\n  {MANIFEST}: expected the details {INT8_DETAILS}, because the folder's format is "
-            "that of models with 8-bit weights"
+            f"{folder} is damaged:\n  {MANIFEST}: expected the details {INT8_DETAILS} of a model with 8-bit weights; "
+            f"found {manifest.details}"
         )
     if precision == "auto":
         precision = "int8" if is_int8 and chosen_device.type == "cpu" and multiplies_int8() else "float32"

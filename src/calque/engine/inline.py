@@ -58,7 +58,7 @@ def read_inline(line: str) -> Inline:
         opened, place = (phrase, match.start(2)), opening.end()
         terms.append(Term(phrase, len(text)))
     if opened is not None:
-        raise _mark_error(line, opened[1], "no </term> follows this mark")
+        raise _mark_error(line, opened[1], "this <term> is not closed: no </term> follows it")
     return Inline(text + line[place:], tuple(terms))
 
 

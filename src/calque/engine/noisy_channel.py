@@ -87,8 +87,8 @@ class DirectionCheck:
 
         log P(y|x) - log P(y) = log P(x|y) - log P(x),
 
-    so a model that predicts translations much better from their own sources, but sources little better from their own
-    translations, has learnt the wrong direction. P(y) is approximated by P(y|x') with the source x' of another line.
+    so a reverse model for which knowing the right source helps with y, but knowing the right translation hardly helps
+    with x, was trained in the wrong direction. P(y) is approximated by P(y|x') with the source x' of another line.
     """
 
     def __init__(self, reverse: ScoresPairs) -> None:

@@ -46,7 +46,7 @@ class MovedAttention:
     """An intervention in decoding that moves attention; it also affects the prediction of later pieces."""
 
     def __init__(self, moves: Sequence[Move], *, model: Model, source_pieces: int) -> None:
-        """`source_pieces` is the number of source pieces, end mark included."""
+        """`moves` say to which source piece a target piece attends; `source_pieces` is their number with EOS."""
         self.sources = {move.target: move.source for move in moves}
         self.layers = [name for name in attention_layers(model) if kind_of(name) == "source"]
         self._current: int | None = None  # the source position to attend to in the step that is being computed

@@ -27,7 +27,7 @@ def arithmetic() -> Arithmetic:
 
 @contextmanager
 def use_arithmetic(version: Arithmetic) -> Iterator[None]:
-    """A context in which layers compute with this arithmetic version."""
+    """A context in which layers compute as `training.arithmetic = version` says, so that older runs resume exactly."""
     token = _version.set(version)
     try:
         yield

@@ -63,7 +63,10 @@ class ListedOutput:
         self._common_logits = _product_of(output, torch.cat([lists.shared, lists.sample]))
 
     def own(self, words: Tensor) -> OwnWords:
-        """The sentences' own words [B,n] with their weights; n is padded, since tiny products round differently."""
+        """The rows of the output layer for the words [B,n] that are only in the shortlist of each sentence.
+
+        n is padded to a multiple of COLUMNS, as rounding in narrower matrix products depends on their width.
+        """
         size = words.shape[1]
         words = F.pad(words, (0, max(COLUMNS, size + -size % COLUMNS) - size), value=-1)
         rows, is_padding, product = words.clamp(min=0), words < 0, self.output.product
@@ -126,7 +129,7 @@ class ListedOutput:
         return torch.where(columns < size, self.shared[columns.clamp(max=size - 1)], own_words)
 
     def _own_logits(self, hidden: Tensor, own: OwnWords, of_rows: "_OwnRows", *, slots: Slots | None) -> Tensor:
-        """The logits [N,n] of each sentence's own words; 8-bit products are summed in float32, exactly up to 2²⁴."""
+        """The logits [N,n] of words only in the shortlist of each sentence; 8-bit products are summed in float32."""
         if of_rows.scales is None:
             return wide(_products(hidden, own.weight, slots=slots)) + of_rows.bias
         levels, scales = quantise_rows(hidden)

@@ -185,7 +185,7 @@ class DecoderBlock(StateLayer):
 
     @property
     def reads_few(self) -> bool:
-        """Whether `read_few` can compute this block: with attention, layer normalisation and ReLU (Vaswani 2017)."""
+        """Whether `read_few` supports this block: plain attention, layer norm and feed-forward (Vaswani 2017)."""
         is_plain = type(self.self_attention) is MultiHead and type(self.feed_forward) is FeedForward
         return is_plain and isinstance(self.around_self.norm, nn.LayerNorm) and not self.cross_attention.in_float64
 

@@ -133,7 +133,7 @@ class RecommenderModel(nn.Module):
                 return network(history.items, state)[0].hidden  # type: ignore[no-any-return]
 
     def total_loss(self, hidden: Tensor, history: ItemHistory, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
-        """The summed loss of targets [B,T], which follow the items of the history; padding has no loss."""
+        """The summed loss of targets [B,T], each the item after that in the history; padding has no loss."""
         assert self.output is not None
         if isinstance(self.output, NegativesOutput) and self.training:
             avoided = torch.cat([history.items[:, :1], targets], dim=1)

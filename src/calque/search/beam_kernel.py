@@ -14,7 +14,7 @@ from calque.search.step import Best
 
 
 def update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams, Tensor]:
-    """The search state after one more token, updated in place, and the row [N] of each hypothesis's parent."""
+    """The search state after one more token, updated in place, and the index of each hypothesis's parent [N]."""
     count, width = best.tokens.shape[1], plan.beams
     rows = torch.empty_like(beams.last)
     never = (*plan.marks.never, -1, -1)[:2]

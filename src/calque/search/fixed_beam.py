@@ -146,7 +146,7 @@ def fixed_beam_step(step: BestStep, beams: Beams, batch: Batch, *, plan: Plan) -
 
 
 def reference_update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams, Tensor]:
-    """The search state after one more token, given the best tokens, and the row [N] of each hypothesis's parent."""
+    """The search state after one more token, given the best tokens, and the index of each hypothesis's parent [N]."""
     width, score, marks = plan.beams, plan.score, plan.marks
     column = beams.length[:1].long()
     length = column + 1

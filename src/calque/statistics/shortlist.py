@@ -21,7 +21,7 @@ FREQUENT, BEST, SAMPLE = 1000, 20, 256
 class Shortlist(NamedTuple):
     """Frequent target pieces, and the likely translations of each source piece.
 
-    >>> shortlist.own([17, 4, 256])
+    >>> shortlist.own([17, 4, 256])  # translations of these source pieces that are not frequent
     array([1203, 2310, 7001], dtype=int32)
     """
 

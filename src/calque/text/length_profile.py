@@ -1,4 +1,4 @@
-"""The usual lengths of a model's lines, by which long texts are split and the lengths of translations limited."""
+"""The usual lengths of lines in a model's data, by which long texts are split and translations limited in length."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -68,9 +68,10 @@ class CapturedPasses:
         self._place_gradients()
 
     def __call__(self, batch: Batch, *, factor: float) -> Tensor | None:
-        """The losses of a batch, valid until the next call. Its gradient, times `factor`, is added to the gradients.
+        """The losses of a batch, valid until the next call; adds `factor` × their gradient to that of the parameters.
 
-        Returns None, without running the pass, if it cannot be captured or there are already GRAPHS graphs.
+        Returns None, without running the pass, if it cannot be captured as a CUDA graph, or if the batch has a new
+        shape and there are already as many graphs as are allowed (GRAPHS).
         """
         if self.failure is not None:
             return None
