@@ -76,7 +76,8 @@ def compare(
         list[Path] | None, file_option(help="The source side of the training data; by default that of the first run.")
     ] = None,
     train_target: Annotated[
-        list[Path] | None, file_option(help="The target side of the training data; by default that of the first run.")
+        list[Path] | None,
+        file_option(help="Training targets, to group words by frequency; by default of the first run."),
     ] = None,
     train_text: Annotated[
         list[Path] | None, file_option(help="With --text: the training text; by default that of the first run.")

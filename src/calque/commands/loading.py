@@ -198,7 +198,7 @@ def refuse_idle_beam_settings(
 
 
 def refuse_idle(settings: Sequence[str], reasons: Mapping[str, str], *, search: SearchConfig) -> None:
-    """Raises a ConfigError for settings that have an entry in `reasons`, unless they have their default values."""
+    """Raises a ConfigError for settings that `reasons` lists as having no effect, unless they have default values."""
     keys = dict.fromkeys(text.partition("=")[0].strip().removeprefix("search.") for text in settings)
     problems = [
         f"{key}={getattr(search, key)} has no effect: {reasons[key]}"

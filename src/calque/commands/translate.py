@@ -280,4 +280,4 @@ def _warn(translator: "Translator", search: "SearchConfig", *, requires_phrases:
             err=True,
         )
     if attention and not translator.attends:
-        typer.echo("--attention has no effect: this model has no attention, so its weights are null", err=True)
+        typer.echo("--attention has no effect: this model has none; the JSON has null instead of weights", err=True)

@@ -73,7 +73,7 @@ def _draw_text_attention(figure: Any, view: TextView) -> None:
 def _draw_text_beam(figure: Any, view: TextView) -> None:
     if view.continuation is None or view.continuation.beam is None:
         raise DataError(
-            "there is no beam tree to draw, as the text was not continued by beam search; give --continuation"
+            "there is no beam tree to draw, as no continuation was searched for; ask for one with --continuation"
         )
     draw_beam(figure, view.continuation.beam)
 

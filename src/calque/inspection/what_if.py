@@ -27,7 +27,9 @@ class Move(NamedTuple):
         """Parses TARGET:SOURCE: `3:5` moves the attention of target piece 3 to source piece 5, counted from 1."""
         target, colon, source = text.partition(":")
         if not colon or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in (target, source)):
-            raise ConfigError(f"{text!r} is not a move of attention: write TARGET:SOURCE as numbers from 1, e.g. 3:5")
+            raise ConfigError(
+                f"{text!r} is not a move of attention: give two piece numbers from 1, TARGET:SOURCE, e.g. 3:5"
+            )
         return cls(int(target), int(source))
 
 
