@@ -82,7 +82,7 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
 
 
 def move_rows(tree: Tree, rows: Tensor, *, size: int) -> Tree:
-    """Like `select_rows`; elements with a method `moved`, which have preallocated buffers, also grow to `size` tokens."""
+    """Like `select_rows`; elements with a method `moved`, which have preallocated buffers, also grow to this size."""
     if hasattr(tree, "moved"):
         return tree.moved(rows, size=size)  # type: ignore[no-any-return]
     if isinstance(tree, tuple):
