@@ -6,8 +6,10 @@
 
 Run from the root of the repository. Every point is measured in a process of its own. `pairs` prepares generated text
 with `calque data prepare`, and its whole cost counts. The other axes train and decode with the Transformer `small` and
-random weights, without start-up, with translations as long as their sources. An exponent b means that the cost grows
-as n^b. It is fitted to all points by least squares, and to the last two alone, where constant costs matter least.
+random weights, without start-up, with translations as long as their sources. Each point has about 2,048 source
+positions; search divides them into batches of its usual size. An exponent b means that the cost grows as n^b. It is
+fitted to all points by least squares, and to the last two alone, where constant costs matter least. The exponent of the
+multiply-adds of matrix products shows how fast the arithmetic itself grows.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from benchmarks.errors import BenchmarkError
 from benchmarks.machine import this_machine
 from benchmarks.memory import generate
+from benchmarks.operations import decoding_operations, training_operations
 from benchmarks.options import add_report_options, command_parser, progress, run_command
 from benchmarks.processes import run_measured
 from benchmarks.report import Report, command_line, shown_bytes
@@ -56,7 +59,7 @@ QUICK: dict[AxisName, tuple[int, ...]] = {
 }
 LARGEST_PAIRS = 10_000_000
 UNITS: dict[TaskName, str] = {"prepare": "pair", "train": "sentence", "decode": "sentence"}
-TOKENS = 2048  # target tokens of a point, about
+TOKENS = 2048  # source positions of a point, about
 REPETITIONS = 3  # of which the fastest counts
 
 
@@ -70,9 +73,8 @@ class Setting(NamedTuple):
 
     @property
     def sentences(self) -> int:
-        """The number of sentences, such that a point has about TOKENS tokens in all beams together."""
-        rows = self.beam if self.task == "decode" else 1
-        return max(1, TOKENS // (self.length * rows))
+        """The number of sentences, such that a point has about TOKENS source positions."""
+        return max(1, TOKENS // self.length)
 
 
 class Point(NamedTuple):
@@ -83,6 +85,7 @@ class Point(NamedTuple):
     size: int
     seconds: float  # of CPU time, per sentence or pair
     peak: int  # bytes
+    operations: float | None = None  # multiply-adds of matrix products, per sentence; unknown for data preparation
 
 
 class Growth(NamedTuple):
@@ -92,11 +95,15 @@ class Growth(NamedTuple):
     last_seconds: float
     peak: float
     last_peak: float
+    operations: float = math.nan
+    last_operations: float = math.nan
 
     def described(self) -> str:
+        arithmetic = f", arithmetic n^{self.operations:.2f} (n^{self.last_operations:.2f} at the end)"
         return (
-            f"time n^{self.seconds:.2f} (n^{self.last_seconds:.2f} at the end), "
-            f"memory n^{self.peak:.2f} (n^{self.last_peak:.2f} at the end)"
+            f"time n^{self.seconds:.2f} (n^{self.last_seconds:.2f} at the end)"
+            f"{'' if math.isnan(self.operations) else arithmetic}"
+            f", memory n^{self.peak:.2f} (n^{self.last_peak:.2f} at the end)"
         )
 
 
@@ -153,9 +160,15 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             "pieces, beam 5 and 8,000 words except along the measured axis",
             "sources": described_trees([tree]),
         },
-        ["axis, task", "size", "CPU-s per sentence or pair", "peak RSS"],
+        ["axis, task", "size", "CPU-s per sentence or pair", "GFLOP", "peak RSS"],
         [
-            [f"{point.axis}, {point.task}", f"{point.size:,}", f"{point.seconds:.3g}", shown_bytes(point.peak)]
+            [
+                f"{point.axis}, {point.task}",
+                f"{point.size:,}",
+                f"{point.seconds:.3g}",
+                "–" if point.operations is None else f"{2e-9 * point.operations:.3g}",
+                shown_bytes(point.peak),
+            ]
             for point in points
         ],
         [f"{axis}, {task}: {growth.described()}." for (axis, task), growth in growths.items()],
@@ -178,7 +191,7 @@ def measure_point(axis: AxisName, task: TaskName, size: int, *, folder: Path) ->
     log = folder / "child.log"
     usage = run_measured(command, environment=environment, folder=folder, log=log)
     values = json.loads(log.read_text(encoding="utf-8").splitlines()[-1])
-    return Point(axis, task, size, values["seconds"], usage.peak)
+    return Point(axis, task, size, values["seconds"], usage.peak, values["operations"])
 
 
 def measure_preparation(pairs: int, *, folder: Path) -> Point:
@@ -210,7 +223,16 @@ def measure_here(setting: Setting) -> dict[str, Any]:
         work()
         times.append(time.process_time() - started)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": min(times) / setting.sentences, "peak": peak}
+    return {"seconds": min(times) / setting.sentences, "peak": peak, "operations": operations_of(setting)}
+
+
+def operations_of(setting: Setting) -> float:
+    """The multiply-adds of matrix products per sentence."""
+    sizes: dict[str, Any] = dict.fromkeys(("source", "target"), setting.length)
+    config = small_config().model_dump()
+    if setting.task == "train":
+        return training_operations(config, **sizes, vocabulary=setting.vocabulary).multiply_adds
+    return decoding_operations(config, **sizes, vocabulary=setting.vocabulary, beam=setting.beam).multiply_adds
 
 
 def training_work(setting: Setting) -> Callable[[], object]:
@@ -245,9 +267,7 @@ def decoding_work(setting: Setting) -> Callable[[], object]:
     words = [f"w{number}" for number in range(setting.vocabulary - len(PIECES))]
     tokenizer = TokensTokenizer(Vocabulary([*PIECES, *words]))
     length = setting.length
-    search = SearchConfig(
-        beam=setting.beam, minimum=length, maximum=length, source_limit=length, batch_tokens=max(4000, 2 * length)
-    )
+    search = SearchConfig(beam=setting.beam, minimum=length, maximum=length, source_limit=length)
     model = random_model(setting.vocabulary).eval()
     pack(model)  # as `calque.load` does
     translator = Translator(model, Tokenizers(tokenizer, tokenizer), config=small_config(), search=search)
@@ -285,12 +305,9 @@ def growth_of(points: Sequence[Point]) -> Growth:
     """The exponents fitted to a series of points."""
     sizes = [point.size for point in points]
     seconds, peaks = [point.seconds for point in points], [float(point.peak) for point in points]
-    return Growth(
-        exponent(sizes, seconds),
-        exponent(sizes[-2:], seconds[-2:]),
-        exponent(sizes, peaks),
-        exponent(sizes[-2:], peaks[-2:]),
-    )
+    operations = [math.nan if point.operations is None else point.operations for point in points]
+    series = (seconds, peaks, operations)
+    return Growth(*(exponent(sizes[start:], values[start:]) for values in series for start in (0, -2)))
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import growth
-from benchmarks.growth import Point, Setting, exponent, grouped, growth_of, measure_here
+from benchmarks.growth import Point, Setting, exponent, grouped, growth_of, measure_here, operations_of
 
 
 @pytest.mark.parametrize("power", [-0.5, 0.0, 1.0, 2.0])
@@ -39,6 +39,17 @@ def test_random_models_are_measured(task: str, monkeypatch: pytest.MonkeyPatch) 
     values = measure_here(Setting(task, length=4, beam=2, vocabulary=50))  # type: ignore[arg-type]
     assert 0 < values["seconds"] < 100
     assert values["peak"] > 1e7
+    assert values["operations"] > 0
+
+
+def test_arithmetic_grows_with_beam_and_vocabulary_no_faster_than_linearly_and_with_length_up_to_its_square() -> None:
+    def last(axis: growth.AxisName, task: growth.TaskName, *sizes: int) -> float:
+        points = [Point(axis, task, size, 1.0, 1, operations_of(Setting(task, **{axis: size}))) for size in sizes]
+        return growth_of(points).last_operations
+
+    assert last("beam", "decode", 32, 64) == pytest.approx(1, abs=0.05)
+    assert last("vocabulary", "train", 10**6, 2 * 10**6) == pytest.approx(1, abs=0.05)
+    assert 1 < last("length", "train", 32, 64) < last("length", "train", 4096, 8192) < 2
 
 
 def test_a_figure_is_drawn(tmp_path: Path) -> None:
