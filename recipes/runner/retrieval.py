@@ -29,13 +29,16 @@ class TfIdf:
         self.size = len(texts)
 
     def similarities(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """The similarity of every indexed text to `text`, not divided by the norm of `text`."""
+        """The similarity of every indexed text to `text`, not divided by the norm of `text`.
+
+        Similarities are rounded to 9 digits, so that equal ones are equal on every machine.
+        """
         scores = np.zeros(self.size)
         for word, count in Counter(text.lower().split()).items():
             if word in self.postings:
                 places, weights = self.postings[word]
                 scores[places] += (1 + math.log(count)) * self.idf[word] * weights
-        return scores
+        return scores.round(9)
 
     def nearest(self, text: str) -> int:
         """The index of the most similar text; ties go to the first."""

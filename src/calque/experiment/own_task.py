@@ -37,7 +37,7 @@ from calque.training.lock import run_lock
 from calque.training.observers import TrainingObserver
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
-from calque.training.runs import CONFIG, new_run_folder, record, write_atomically
+from calque.training.runs import CONFIG, new_run_folder, record, write_atomically, write_config
 from calque.training.settings import TrainingConfig
 
 
@@ -117,8 +117,7 @@ def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
     chosen.append(f"training.tie_breaker={tie_breaker}")
     chosen.append("training.label_smoothing=0.0")  # the default is for translation
     completed = check(OwnExperiment, override(config, chosen), origin="config")
-    with run_lock(folder):
-        write_atomically(folder / CONFIG, to_toml(completed))
+    write_config(folder, to_toml(completed))
     return str(folder)
 
 

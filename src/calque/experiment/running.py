@@ -42,7 +42,16 @@ from calque.training.loop import train as run_loop
 from calque.training.observers import TrainingObserver
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
-from calque.training.runs import CONFIG, ESTIMATED, RECORD, STORE, new_run_folder, record, write_atomically
+from calque.training.runs import (
+    CONFIG,
+    ESTIMATED,
+    RECORD,
+    STORE,
+    new_run_folder,
+    record,
+    write_atomically,
+    write_config,
+)
 from calque.training.settings import TrainingConfig
 
 LOG = "log.txt"
@@ -135,10 +144,7 @@ def _start(config: object, values: Values, *, run: Path | str | None, origin: st
         refuse_unused_training(values, experiment.training)
     written = values_to_toml(absolute(values, experiment))  # an error here must not leave a folder behind
     folder = new_run_folder(None if run is None else Path(run))
-    with run_lock(folder):
-        if (folder / CONFIG).exists():
-            raise FolderError(f"{folder}: another process has just started a run here; choose another folder")
-        write_atomically(folder / CONFIG, written)
+    write_config(folder, written)
     return str(folder)
 
 

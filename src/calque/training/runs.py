@@ -18,6 +18,7 @@ from calque.folders import MANIFEST, sync
 from calque.folders.upgrades import EARLIER_METRIC, EARLIER_METRICS, upgrade_fingerprint
 from calque.parsing import parse_json
 from calque.tasks.metric import Metric, Selection
+from calque.training.lock import run_lock
 
 CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
 FORMAT = 1
@@ -47,6 +48,14 @@ def new_run_folder(folder: Path | None) -> Path:
         raise FolderError(f"{folder}: not empty; every run needs an empty folder of its own")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def write_config(folder: Path, config: str) -> None:
+    """Writes the config of a new run, unless another process has started a run in the same folder."""
+    with run_lock(folder):
+        if (folder / CONFIG).exists():
+            raise FolderError(f"{folder}: another process has just started a run here; choose another folder")
+        write_atomically(folder / CONFIG, config)
 
 
 def _next_run(runs: Path) -> Path:
