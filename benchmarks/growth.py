@@ -6,7 +6,7 @@
 
 Run from the root of the repository. Every point is measured in a process of its own. `pairs` prepares generated text
 with `calque data prepare`, and its whole cost counts. The other axes train and decode with the Transformer `small` and
-random weights, without start-up, with translations as long as their sources. Each point has about 2,048 source
+random weights, without start-up, with translations as long as their sources. Each point has about 6,000 source
 positions; search divides them into batches of its usual size. An exponent b means that the cost grows as n^b. It is
 fitted to all points by least squares, and to the last two alone, where constant costs matter least. The exponent of the
 multiply-adds of matrix products shows how fast the arithmetic itself grows.
@@ -59,7 +59,7 @@ QUICK: dict[AxisName, tuple[int, ...]] = {
 }
 LARGEST_PAIRS = 10_000_000
 UNITS: dict[TaskName, str] = {"prepare": "pair", "train": "sentence", "decode": "sentence"}
-TOKENS = 2048  # source positions of a point, about
+TOKENS = 6000  # source positions of a point, end marks included: three batches of search
 REPETITIONS = 3  # of which the fastest counts
 
 
@@ -74,7 +74,7 @@ class Setting(NamedTuple):
     @property
     def sentences(self) -> int:
         """The number of sentences, such that a point has about TOKENS source positions."""
-        return max(1, TOKENS // self.length)
+        return max(1, TOKENS // (self.length + 1))
 
 
 class Point(NamedTuple):
@@ -95,16 +95,15 @@ class Growth(NamedTuple):
     last_seconds: float
     peak: float
     last_peak: float
-    operations: float = math.nan
-    last_operations: float = math.nan
+    operations: float | None  # None if unknown
+    last_operations: float | None
 
     def described(self) -> str:
-        arithmetic = f", arithmetic n^{self.operations:.2f} (n^{self.last_operations:.2f} at the end)"
-        return (
-            f"time n^{self.seconds:.2f} (n^{self.last_seconds:.2f} at the end)"
-            f"{'' if math.isnan(self.operations) else arithmetic}"
-            f", memory n^{self.peak:.2f} (n^{self.last_peak:.2f} at the end)"
-        )
+        parts = [f"time n^{self.seconds:.2f} (n^{self.last_seconds:.2f} at the end)"]
+        if self.operations is not None:
+            parts.append(f"arithmetic n^{self.operations:.2f} (n^{self.last_operations:.2f} at the end)")
+        parts.append(f"memory n^{self.peak:.2f} (n^{self.last_peak:.2f} at the end)")
+        return ", ".join(parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -228,11 +227,11 @@ def measure_here(setting: Setting) -> dict[str, Any]:
 
 def operations_of(setting: Setting) -> float:
     """The multiply-adds of matrix products per sentence."""
-    sizes: dict[str, Any] = dict.fromkeys(("source", "target"), setting.length)
-    config = small_config().model_dump()
+    config, length, vocabulary = small_config().model_dump(), setting.length, setting.vocabulary
     if setting.task == "train":
-        return training_operations(config, **sizes, vocabulary=setting.vocabulary).multiply_adds
-    return decoding_operations(config, **sizes, vocabulary=setting.vocabulary, beam=setting.beam).multiply_adds
+        return training_operations(config, source=length, target=length, vocabulary=vocabulary).multiply_adds
+    work = decoding_operations(config, source=length + 1, target=length, vocabulary=vocabulary, beam=setting.beam)
+    return work.multiply_adds
 
 
 def training_work(setting: Setting) -> Callable[[], object]:
@@ -256,7 +255,7 @@ def training_work(setting: Setting) -> Callable[[], object]:
 
 
 def decoding_work(setting: Setting) -> Callable[[], object]:
-    """A function that runs beam search for one batch of sentences; translations are as long as their sources."""
+    """A function that runs beam search for the sentences of a point; translations are as long as their sources."""
     import random
 
     from calque.engine.translator import Translator
@@ -305,9 +304,10 @@ def growth_of(points: Sequence[Point]) -> Growth:
     """The exponents fitted to a series of points."""
     sizes = [point.size for point in points]
     seconds, peaks = [point.seconds for point in points], [float(point.peak) for point in points]
-    operations = [math.nan if point.operations is None else point.operations for point in points]
-    series = (seconds, peaks, operations)
-    return Growth(*(exponent(sizes[start:], values[start:]) for values in series for start in (0, -2)))
+    operations = [point.operations for point in points if point.operations is not None]
+    series = (seconds, peaks, operations) if operations else (seconds, peaks)
+    found: list[float | None] = [exponent(sizes[start:], values[start:]) for values in series for start in (0, -2)]
+    return Growth(*found, *[None] * (6 - len(found)))  # type: ignore[arg-type]
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:

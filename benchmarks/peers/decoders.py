@@ -18,7 +18,7 @@ from benchmarks.works import Work, WorkName
 PEERS: dict[WorkName, tuple[PeerName, ...]] = {"transformer": ("ctranslate2",), "lstm": ("opennmt-py",)}
 
 PRECISIONS = ("float32", "int8")  # of CTranslate2
-BATCH_TOKENS = 4000  # padded source positions per batch, Calque's default
+BATCH_TOKENS = 4000  # padded source positions per batch of the peers
 MAXIMUM = 256  # pieces of a translation, CTranslate2's default
 SAME_LIMITS = (f"maximum={MAXIMUM}", "maximum_ratio=1000", "learnt_maximum=false")
 SAME_SCORES = ("stopping=first", "normalisation=plain", "length_penalty=1")

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from recipes.digits.corpus import SPEAKERS, write_corpus
+from recipes.digits.corpus import SPEAKERS, VERSION, write_corpus
 from recipes.runner.arguments import split_assignments
 from recipes.runner.files import write_json
 from recipes.runner.pages import table, write_page
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     out = options.out.absolute()
     sizes = {"strings": options.strings, "tested_strings": options.tested_strings}
     try:
-        claim_folder(out, {"settings": settings, **sizes})
+        claim_folder(out, {"settings": settings, "corpus": VERSION, **sizes})
         archive = options.corpus / "recordings.tar.gz"
         write_corpus(archive, out / "corpus", train=options.strings, test=options.tested_strings)
     except (ValueError, OSError) as error:

@@ -17,7 +17,7 @@ from calque.search.beam import BestK, Extended, Goal, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.observers import SearchStep
 from calque.search.scoring import Score, SentenceLengths
-from calque.search.settings import SearchConfig
+from calque.search.settings import SearchConfig, batch_positions
 from calque.search.step import Live
 
 Tokens = tuple[int, ...]
@@ -113,7 +113,7 @@ def batches(
     encoded = translator.tokenizers.source.encode_many(sources)
     order = sorted(range(len(encoded)), key=lambda place: (-len(encoded[place]), place))
     while order:
-        count = max(1, search.batch_positions(translator.device) // (len(encoded[order[0]]) + 1))
+        count = max(1, batch_positions(search, device=translator.device) // (len(encoded[order[0]]) + 1))
         places, order = order[:count], order[count:]
         source = pad_source([encoded[place] for place in places])
         yield (

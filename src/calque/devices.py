@@ -7,13 +7,14 @@ from typing import Literal, get_args
 
 _is_collecting = gc.isenabled()
 gc.disable()  # torch creates objects by the hundred thousand as it is imported, none of them garbage
-import torch  # noqa: E402
-
-if _is_collecting:
-    if not gc.get_freeze_count():  # a process that froze its objects keeps them frozen
-        gc.freeze()
-        gc.unfreeze()  # into the oldest generation at once, instead of two collections that search them for garbage
-    gc.enable()
+try:
+    import torch
+finally:
+    if _is_collecting:
+        if gc.get_freeze_count() < 1000:  # a process that froze its objects keeps them so; Python itself freezes a few
+            gc.freeze()
+            gc.unfreeze()  # into the oldest generation at once, instead of two collections that search for garbage
+        gc.enable()
 
 from calque.errors import ConfigError  # noqa: E402
 

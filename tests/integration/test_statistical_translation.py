@@ -219,6 +219,12 @@ def test_settings_without_meaning_are_refused(tmp_path: Path, settings: dict[str
     assert not (tmp_path / "run").exists()
 
 
+def test_a_config_with_the_batch_size_that_was_once_the_default_is_accepted(tmp_path: Path) -> None:
+    """Configs of earlier runs contain all defaults of their time, and a batch size has no effect here."""
+    given = values(tmp_path, "dictionary") | {"search": {"batch_tokens": 4000}}
+    assert calque.train(given, run=tmp_path / "run", quiet=True).folder == tmp_path / "run"
+
+
 def test_the_interface_of_python(runs: dict[str, Path]) -> None:
     translator = calque.load(runs["koehn2003"])
     assert isinstance(translator, PhraseTranslator)

@@ -50,8 +50,16 @@ def test_bfloat16_needs_instructions_of_its_own(bf16: bool, amx: bool, monkeypat
 
 @pytest.mark.parametrize("before", ["pass", "gc.disable()", "gc.freeze()"])
 def test_importing_torch_leaves_the_garbage_collector_as_it_was(before: str) -> None:
-    state = "gc.isenabled(), gc.get_freeze_count() > 0"
+    state = "gc.isenabled(), gc.get_freeze_count() > 1000"
     code = f"import gc; {before}; state = {state}; import calque.devices; assert ({state}) == state; print(state)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"({before != 'gc.disable()'}, {before == 'gc.freeze()'})"
+
+
+def test_objects_of_torch_are_not_searched_for_garbage_while_modules_are_imported() -> None:
+    young = "sum(len(gc.get_objects(generation=number)) for number in (0, 1))"
+    code = f"import gc; import calque.devices; young = {young}; print(young, len(gc.get_objects()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    young, all_objects = map(int, done.stdout.split())
+    assert young < 10_000 < 100_000 < all_objects

@@ -25,7 +25,7 @@ from calque.models.model import Context
 from calque.objectives.cross_entropy import loss_of
 from calque.objectives.decoding_step import MARKS, decoding_step
 from calque.search.decode import Rules, decode, limits_of_pieces
-from calque.search.settings import SearchConfig
+from calque.search.settings import SearchConfig, batch_positions
 from calque.search.step import Hypothesis
 from calque.tasks.captioning import CaptioningConfig
 from calque.tensors import Padded, exact
@@ -194,7 +194,7 @@ class Captioner:
     def score(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[TokenScores]:
         """For each given caption, the log-probability and attention [T,S] of every piece and of the end."""
         results: list[TokenScores] = []
-        step = max(1, self.search.batch_positions(self.device) // self.config.positions(self.task.size))
+        step = max(1, batch_positions(self.search, device=self.device) // self.config.positions(self.task.size))
         with lock_of(self.model), self.model.evaluating():
             for start in range(0, len(pictures), step):
                 ids = self.tokenizer.encode_many(texts[start : start + step])
@@ -239,7 +239,7 @@ class Captioner:
         return [answer for answer in answers if answer is not None]
 
     def _batch_size(self, search: SearchConfig) -> int:
-        tokens = search.batch_positions(self.device) * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, search.beam)
+        tokens = batch_positions(search, device=self.device) * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, search.beam)
         return max(1, tokens // self.config.positions(self.task.size))
 
     def _isolated(self, jobs: Sequence[_Job]) -> list[CaptionAnswer]:

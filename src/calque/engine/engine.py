@@ -22,7 +22,7 @@ from calque.errors import CalqueError, ConfigError, OutOfMemory, RequestError
 from calque.layers.observers import AttentionObserver
 from calque.search.interventions import Intervention
 from calque.search.observers import SearchObserver
-from calque.search.settings import SearchConfig
+from calque.search.settings import SearchConfig, batch_positions
 
 WINDOW = 2048  # requests sorted by length together
 FULL_BATCH_BEAM = 5  # hypotheses per sentence; with more, batches are smaller in proportion
@@ -241,7 +241,7 @@ class Engine:
             self._decode_isolated(batch, all_words, inspection=inspection)
 
     def _budget(self, settings: Settings) -> int:
-        positions = settings.search.batch_positions(self.models.device)
+        positions = batch_positions(settings.search, device=self.models.device)
         return budget_of(settings.search, positions=positions, nbest=settings.nbest)
 
     def _decode_isolated(

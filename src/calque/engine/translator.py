@@ -23,7 +23,7 @@ from calque.layers.int8 import parameter_count
 from calque.models.model import Model, ModelConfig
 from calque.objectives.cross_entropy import mean_loss
 from calque.search.graphs import Graphs
-from calque.search.settings import SearchConfig
+from calque.search.settings import SearchConfig, batch_positions
 from calque.statistics.shortlist import Shortlist
 from calque.text import Tokenizers
 from calque.text.length_profile import LengthProfile
@@ -213,7 +213,7 @@ class Translator(EmbedsText):
             lengths = [len(target.numbered.ids) + 1 for target in encoded_targets]
             order = sorted(range(len(numbered)), key=lambda place: (-lengths[place], place))
             results: dict[int, Scored] = {}
-            for batch in _batches(order, lengths, budget=self.search.batch_positions(self.device)):
+            for batch in _batches(order, lengths, budget=batch_positions(self.search, device=self.device)):
                 rows = [encoded_targets[place].numbered.ids for place in batch]
                 with lock_of(self.model), self.model.evaluating():
                     scores = self._models.force_decode(

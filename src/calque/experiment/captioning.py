@@ -28,6 +28,7 @@ from calque.experiment.judges import HIGHER, LOWER, greedy_search
 from calque.experiment.settings import Experiment
 from calque.models.captioner import CaptionerConfig, CaptionerModel
 from calque.models.transformer import TransformerConfig
+from calque.search.settings import batch_positions
 from calque.tasks.captioning import Captioning, CaptioningConfig
 from calque.tasks.interfaces import Judgement, Metric, StoppedError
 from calque.tensors import weightless
@@ -64,7 +65,7 @@ class CaptioningJudge:
 
     @property
     def positions(self) -> int:
-        return max(self.batch.budget, self.captioner.search.batch_positions(self.captioner.device))
+        return max(self.batch.budget, batch_positions(self.captioner.search, device=self.captioner.device))
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
         assert model is self.captioner.model

@@ -14,7 +14,7 @@ from calque.evaluation.confidence import calibrate
 from calque.evaluation.metrics import bleu, chrf, exact_match, ter
 from calque.evaluation.perplexity import perplexity
 from calque.objectives.cross_entropy import mean_loss
-from calque.search.settings import SearchConfig
+from calque.search.settings import SearchConfig, batch_positions
 from calque.tasks.interfaces import Judgement, Metric, StoppedError
 
 LOWER, HIGHER = Metric("lower"), Metric("higher")
@@ -65,7 +65,7 @@ class TranslationJudge:
 
     @property
     def positions(self) -> int:
-        return max(self.batch.budget, self.translator.search.batch_positions(self.translator.device))
+        return max(self.batch.budget, batch_positions(self.translator.search, device=self.translator.device))
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
         assert model is self.translator.model
@@ -117,5 +117,5 @@ def greedy_search(search: SearchConfig, *, device: torch.device, parts: int) -> 
     """The settings of greedy search, with the length limits of `search` and its batch size divided by `parts`."""
     keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit")
     limits: dict[str, Any] = {key: getattr(search, key) for key in keys}
-    positions = max(1, search.batch_positions(device) // parts)
+    positions = max(1, batch_positions(search, device=device) // parts)
     return SearchConfig(beam=1, length_penalty=0.0, batch_tokens=positions, **limits)

@@ -151,7 +151,7 @@ def phrase_misfits(sections: Sections) -> list[str]:
         "weights": "data.train: a statistical model counts every pair once, so weight must be 1",
     }
     problems = unsupported(sections, reasons, models="statistical models")
-    if sections.search != SearchConfig():
+    if sections.search.model_copy(update={"batch_tokens": None}) != SearchConfig():
         problems.append(
             "search: beam search is not supported for statistical models, which use stack decoding; set its limits in "
             "model.search instead"

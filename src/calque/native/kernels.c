@@ -550,7 +550,9 @@ int attend_source(const float *queries, int64_t stride, int64_t count, const str
  * Returns 0, or 1 if there is no memory. */
 int best_words(const float *logits, int64_t stride, int64_t count, int64_t size, int64_t among, int64_t best, int64_t end,
                    float *log_probs, int64_t *words, float *ends, int threads) {
-    int64_t blocks = (size + BLOCK - 1) / BLOCK;
+    int64_t block = BLOCK; /* the more words are wanted, the smaller the blocks, so that most of them can be left out */
+    while (block > LANES && 2 * size < 3 * best * block) block /= 2;
+    int64_t blocks = (size + block - 1) / block;
     int failed = 0;
     threads = team(threads, 8 * count * size);
 #pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
@@ -563,7 +565,7 @@ int best_words(const float *logits, int64_t stride, int64_t count, int64_t size,
             const float *row = logits + m * stride;
             float most = -INFINITY;
             for (int64_t b = 0; b < blocks; b++) {
-                int64_t first = b * BLOCK, last = first + BLOCK < size ? first + BLOCK : size, i = first;
+                int64_t first = b * block, last = first + block < size ? first + block : size, i = first;
                 vec top = all(-INFINITY);
                 for (; i + LANES <= last; i += LANES) top = larger(load(row + i), top);
                 if (i < last) top = larger(load_some(row + i, last - i, -INFINITY), top);
@@ -591,10 +593,10 @@ int best_words(const float *logits, int64_t stride, int64_t count, int64_t size,
             for (int pass = 0; pass < 2; pass++) {
                 /* first the largest of each whole block, to know what to beat; then the words of blocks that beat it */
                 found = 0;
-                for (int64_t b = 0; b * BLOCK + (pass ? 1 : BLOCK) <= among; b++) {
+                for (int64_t b = 0; b * block + (pass ? 1 : block) <= among; b++) {
                     float top = maxima[b] - most - total;
                     if (pass && top < least) continue;
-                    int64_t first = pass ? b * BLOCK : b, last = !pass ? b + 1 : first + BLOCK < among ? first + BLOCK : among;
+                    int64_t first = pass ? b * block : b, last = !pass ? b + 1 : first + block < among ? first + block : among;
                     for (int64_t w = first; w < last; w++) {
                         float value = pass ? row[w] - most - total : top;
                         if (value < least || (found == best && value <= values[best - 1])) continue;

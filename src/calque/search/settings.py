@@ -92,10 +92,6 @@ class SearchConfig(Config):
     """Padded source positions per batch, fewer for beams or samples above 5; by default 2,000 on a CPU, 4,000 on a GPU.
     It affects speed and memory, not translations."""
 
-    def batch_positions(self, device: "torch.device") -> int:
-        """The number of padded source positions per batch: `batch_tokens`, or the default for this device."""
-        return self.batch_tokens or (2000 if device.type == "cpu" else 4000)
-
     @model_validator(mode="after")
     def _groups_share_the_beam(self) -> Self:
         if self.beam % self.groups:
@@ -125,3 +121,8 @@ class SearchConfig(Config):
         """Whether greedy search gives the same result: one beam, ranked by log-probability alone."""
         terms = (self.length_penalty, self.coverage, self.end_normalisation, self.reward)
         return self.method == "beam" and self.beam == 1 and not any(terms)
+
+
+def batch_positions(search: SearchConfig, *, device: "torch.device") -> int:
+    """The number of padded source positions per batch: `batch_tokens`, or the default for this device."""
+    return search.batch_tokens or (2000 if device.type == "cpu" else 4000)

@@ -51,7 +51,7 @@ def new_run_folder(folder: Path | None) -> Path:
 
 
 def write_config(folder: Path, config: str) -> None:
-    """Writes the config of a new run, unless another process has started a run in the same folder."""
+    """Writes the config of a new run; raises a FolderError if another process has started a run in the same folder."""
     with run_lock(folder):
         if (folder / CONFIG).exists():
             raise FolderError(f"{folder}: another process has just started a run here; choose another folder")

@@ -24,6 +24,7 @@ def test_the_end_of_a_series_shows_what_a_constant_hides() -> None:
     assert found.seconds < 1.5
     assert found.last_seconds == pytest.approx(2, abs=0.01)
     assert found.peak == found.last_peak == 0
+    assert found.operations is None and "arithmetic" not in found.described()
 
 
 def test_points_are_grouped_by_axis_and_task_and_sorted() -> None:
@@ -42,10 +43,18 @@ def test_random_models_are_measured(task: str, monkeypatch: pytest.MonkeyPatch) 
     assert values["operations"] > 0
 
 
+def test_the_exponent_of_the_arithmetic_is_reported() -> None:
+    points = [Point("length", "decode", size, size, 1, size**1.5) for size in (1, 10, 100)]
+    assert growth_of(points).operations == pytest.approx(1.5)
+    assert "arithmetic n^1.50 (n^1.50 at the end)" in growth_of(points).described()
+
+
 def test_arithmetic_grows_with_beam_and_vocabulary_no_faster_than_linearly_and_with_length_up_to_its_square() -> None:
     def last(axis: growth.AxisName, task: growth.TaskName, *sizes: int) -> float:
         points = [Point(axis, task, size, 1.0, 1, operations_of(Setting(task, **{axis: size}))) for size in sizes]
-        return growth_of(points).last_operations
+        exponent = growth_of(points).last_operations
+        assert exponent is not None
+        return exponent
 
     assert last("beam", "decode", 32, 64) == pytest.approx(1, abs=0.05)
     assert last("vocabulary", "train", 10**6, 2 * 10**6) == pytest.approx(1, abs=0.05)

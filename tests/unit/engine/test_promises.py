@@ -18,6 +18,7 @@ from calque.errors import ConfigError, TextError
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.decoding_step import MARKS, pad_source
 from calque.search.decode import Rules, decode, limits_of
+from calque.search.settings import batch_positions
 from calque.search.step import NO_ANSWER, Hypothesis
 from calque.text import UNK, Tokenizer, Tokenizers
 from calque.text.bytes import BytesTokenizer
@@ -235,8 +236,8 @@ def test_ratios_are_exact(hundredths: int) -> None:
 
 def test_batches_are_smaller_on_a_cpu_unless_their_size_is_set() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert (SearchConfig().batch_positions(cpu), SearchConfig().batch_positions(gpu)) == (2000, 4000)
-    assert {SearchConfig(batch_tokens=70).batch_positions(device) for device in (cpu, gpu)} == {70}
+    assert (batch_positions(SearchConfig(), device=cpu), batch_positions(SearchConfig(), device=gpu)) == (2000, 4000)
+    assert {batch_positions(SearchConfig(batch_tokens=70), device=device) for device in (cpu, gpu)} == {70}
 
 
 def test_wider_beams_have_smaller_batches_and_the_same_translations() -> None:

@@ -59,6 +59,15 @@ def test_only_a_run_can_be_resumed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_is_not_started_over_that_of_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process started between the check of the folder and the writing of the config."""
+    (tmp_path / "config.toml").write_text("seed = 5\n", encoding="utf-8")
+    monkeypatch.setattr("calque.experiment.own_task.new_run_folder", lambda _folder: tmp_path)
+    with pytest.raises(FolderError, match="has just started a run here"):
+        calque.train(CONFIG, task=frames_task(), run=tmp_path, quiet=True)
+    assert (tmp_path / "config.toml").read_text(encoding="utf-8") == "seed = 5\n"
+
+
 def test_it_learns_and_keeps_its_best_model(tmp_path: Path) -> None:
     run = calque.train(CONFIG, task=frames_task(), run=tmp_path / "run", quiet=True)
     assert run.summary.best is not None and run.summary.best.values["accuracy"] > 95

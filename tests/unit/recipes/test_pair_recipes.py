@@ -174,6 +174,13 @@ def test_nearest_texts_share_rare_words() -> None:
     assert index.nearest("nothing known") == 0
 
 
+def test_of_equally_near_texts_the_first_is_nearest_whatever_the_order_of_words() -> None:
+    texts = ["c b a x y", "a b c x y", "x y c a b", "unlike"]
+    assert {TfIdf(texts).nearest(query) for query in ("a b c x y", "y x c b a", "b c a y x")} == {0}
+    similarities = TfIdf(texts).similarities("x b a c y")
+    assert similarities[0] == similarities[1] == similarities[2]
+
+
 def test_email_is_lowercased_and_cut() -> None:
     body, subject = pair({"body": "Dear\tALL,\n" + "word " * 300, "subject": " Re: Plan\n"})
     assert subject == "re: plan" and body.startswith("dear all, word") and len(body.split()) == 200
