@@ -6,8 +6,8 @@
 
 Run from the root of the repository. Every point is measured in a process of its own. `pairs` prepares generated text
 with `calque data prepare`, and its whole cost counts. The other axes train and decode with the Transformer `small` and
-random weights, without start-up, with translations as long as their sources. Each point has about 6,000 source
-positions; search divides them into batches of its usual size. An exponent b means that the cost grows as n^b. It is
+random weights, without start-up, with translations as long as their sources. Each point has 2,000 source
+positions, the usual size of a batch in search, or one sentence. An exponent b means that the cost grows as n^b. It is
 fitted to all points by least squares, and to the last two alone, where constant costs matter least. The exponent of the
 multiply-adds of matrix products shows how fast the arithmetic itself grows.
 """
@@ -59,7 +59,7 @@ QUICK: dict[AxisName, tuple[int, ...]] = {
 }
 LARGEST_PAIRS = 10_000_000
 UNITS: dict[TaskName, str] = {"prepare": "pair", "train": "sentence", "decode": "sentence"}
-TOKENS = 6000  # source positions of a point, end marks included: three batches of search
+TOKENS = 2000  # source positions of a point, end marks included: one batch of search on a CPU
 REPETITIONS = 3  # of which the fastest counts
 
 
