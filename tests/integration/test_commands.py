@@ -433,7 +433,7 @@ def test_bad_bytes_fail_or_are_skipped_or_replaced(command: Command, trained: Pa
     skipped = command("translate", trained, "--invalid", "skip", stdin=text)
     assert skipped.out.split("\n")[1] == ""
     assert len(skipped.out.splitlines()) == 3
-    assert "line 2: byte 3" in skipped.err
+    assert "line 2: byte number 3" in skipped.err
     replaced = command("translate", trained, "--invalid", "replace", stdin=text)
     assert replaced.out.split("\n")[1] != ""
 

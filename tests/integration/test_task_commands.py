@@ -100,7 +100,7 @@ def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
     for arguments, message in (
         (
             ["data", "check"],
-            "give --source and --target, --tsv, --csv or --jsonl, --text, --conll, --sequences, --audio,",
+            "pass --source with --target, or one of --tsv, --csv, --jsonl, --text, --conll, --sequences, --audio,",
         ),
         (["data", "check", "--text", text, "--conll", columns], "--conll is for a tagger and cannot be combined"),
         (["data", "check", "--conll", columns], "has 3 columns; name them all with --columns"),

@@ -266,7 +266,7 @@ def test_marks_require_phrases_and_are_not_translated(command: Command, trained:
 def test_a_malformed_mark_is_one_message(command: Command, trained: Path) -> None:
     answer = command("translate", trained, "--inline", stdin=b'a\n<term target="b">c\n')
     assert answer.code == 2
-    assert "standard input: line 2: no </term> follows" in answer.err
+    assert "standard input: line 2: this <term> is not closed" in answer.err
     assert "Traceback" not in answer.err
 
 
