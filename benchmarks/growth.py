@@ -2,7 +2,7 @@
 
     python -m benchmarks.growth --quick --figure growth.png
     python -m benchmarks.growth --axes length beam --note
-    python -m benchmarks.growth --axes pairs --large          # also 10,000,000 pairs: half an hour and 3 GB of disk
+    python -m benchmarks.growth --axes pairs --large          # also 10,000,000 pairs: minutes and 3 GB of disk
 
 Run from the root of the repository. Every point is measured in a process of its own. `pairs` prepares generated text
 with `calque data prepare`, and its whole cost counts. The other axes train and decode with the Transformer `small` and
