@@ -321,7 +321,7 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 
 def draw(points: Sequence[Point], *, path: Path) -> None:
-    """Draws time (above) and memory (below) on logarithmic scales, with a column per axis."""
+    """Draws time, beside the arithmetic (above), and memory (below) against size, with a column per axis."""
     try:
         import matplotlib
     except ImportError:
@@ -338,10 +338,15 @@ def draw(points: Sequence[Point], *, path: Path) -> None:
                 continue
             growth, sizes = growth_of(series), [point.size for point in series]
             times, peaks = [point.seconds for point in series], [point.peak / 1e6 for point in series]
-            panels[0][column].loglog(sizes, times, "o-", label=f"{task}, n^{growth.seconds:.2f}")
-            panels[1][column].loglog(sizes, peaks, "o-", label=f"{task}, n^{growth.peak:.2f}")
+            (line,) = panels[0][column].loglog(sizes, times, "o-", label=f"{task}, n^{growth.seconds:.2f}")
+            panels[1][column].semilogx(sizes, peaks, "o-", label=f"{task}, n^{growth.peak:.2f}")
+            if growth.operations is not None:  # as fast as at the first point
+                scaled = [times[0] * (point.operations or 0) / (series[0].operations or 1) for point in series]
+                label = f"arithmetic, n^{growth.operations:.2f}"
+                panels[0][column].loglog(sizes, scaled, "--", color=line.get_color(), alpha=0.5, label=label)
         panels[0][column].set_ylabel(f"CPU-s per {UNITS[TASKS[axis][0]]}")
         panels[1][column].set_ylabel("peak RSS, MB")
+        panels[1][column].set_ylim(bottom=0)
         for row in (0, 1):
             panels[row][column].set_xlabel(axis)
             panels[row][column].legend()
