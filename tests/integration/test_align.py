@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import get_args
@@ -266,6 +267,7 @@ def test_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a background job begins with it ignored
     )
     assert process.stderr is not None
     while "iteration" not in (line := process.stderr.readline()):
