@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import nn
 
 from calque.devices import is_out_of_memory
@@ -241,8 +242,7 @@ class Engine:
             self._decode_isolated(batch, all_words, inspection=inspection)
 
     def _budget(self, settings: Settings) -> int:
-        positions = batch_positions(settings.search, device=self.models.device)
-        return budget_of(settings.search, positions=positions, nbest=settings.nbest)
+        return budget_of(settings.search, device=self.models.device, nbest=settings.nbest)
 
     def _decode_isolated(
         self, batch: Sequence[Entry], settings: Settings, *, inspection: Inspection = UNWATCHED
@@ -370,10 +370,10 @@ def _batches(entries: Sequence[Entry], *, budget: int) -> Iterator[list[Entry]]:
         start += count
 
 
-def budget_of(search: SearchConfig, *, positions: int, nbest: int) -> int:
-    """The maximum number of padded source positions in a batch: `positions`, or fewer for more than 5 hypotheses."""
+def budget_of(search: SearchConfig, *, device: torch.device, nbest: int) -> int:
+    """The maximum number of padded source positions in a batch; it is lower for more than 5 hypotheses."""
     hypotheses = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
-    return positions * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, hypotheses)
+    return batch_positions(search, device=device) * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, hypotheses)
 
 
 def with_all_words(settings: Settings) -> Settings:

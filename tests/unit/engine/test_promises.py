@@ -241,15 +241,18 @@ def test_batches_are_smaller_on_a_cpu_unless_their_size_is_set() -> None:
 
 
 def test_wider_beams_have_smaller_batches_and_the_same_translations() -> None:
-    assert [budget_of(SearchConfig(beam=beam), positions=4000, nbest=1) for beam in (1, 5, 10, 40, 1000)] == [
+    cpu = torch.device("cpu")
+    assert [
+        budget_of(SearchConfig(beam=beam, batch_tokens=4000), device=cpu, nbest=1) for beam in (1, 5, 10, 40, 1000)
+    ] == [
         4000,
         4000,
         2000,
         500,
         20,
     ]
-    assert budget_of(SearchConfig(method="sample"), positions=4000, nbest=20) == 1000
-    assert budget_of(SearchConfig(method="risk", samples=50), positions=4000, nbest=1) == 400
+    assert budget_of(SearchConfig(method="sample", batch_tokens=4000), device=cpu, nbest=20) == 1000
+    assert budget_of(SearchConfig(method="risk", batch_tokens=4000, samples=50), device=cpu, nbest=1) == 400
     translator = garbage(TOKENIZERS["words"](), beam=20, maximum=8)
     small, large = [
         list(translator.stream(LINES[:12], search=translator.search.model_copy(update=change))) for change in TOKENS
