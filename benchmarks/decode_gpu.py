@@ -30,8 +30,8 @@ from calque.layers.padded import pad
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import system_model
 from calque.objectives.decoding_step import MARKS, pad_source
-from calque.search.decode import FixedSteps, Rules, decode, limits_of_pieces
-from calque.search.fixed_beam import usual_size
+from calque.search.decode import Rules, decode, limits_of_pieces
+from calque.search.fixed_beam import FixedSteps, room_for, usual_size
 from calque.search.graphs import Graphs
 from calque.search.settings import SearchConfig
 
@@ -163,13 +163,14 @@ def _timed(contender: Callable[[], int]) -> tuple[float, int]:
 @torch.inference_mode()
 def decode_once(model: Model, ids: Sequence[Sequence[int]], case: Case, graphs: Graphs | None) -> int:
     """Decodes a batch and returns the number of output tokens."""
-    fixed = FixedSteps(graphs.run, len(ids)) if graphs is not None else None
     device = next(model.parameters()).device
     penalty = 0.0 if case.beam == 1 else 0.6
     search = SearchConfig(beam=case.beam, length_penalty=penalty, minimum=TARGET, maximum=TARGET)
-    fillers = usual_size(len(ids)) - len(ids) if fixed else 0
-    source = pad_source([*ids, *[[]] * fillers], size=usual_size if fixed else None)
+    fillers = usual_size(len(ids)) - len(ids) if graphs is not None else 0
+    source = pad_source([*ids, *[[]] * fillers], size=usual_size if graphs is not None else None)
+    fixed = None
     if graphs is not None:
+        fixed = FixedSteps(graphs, len(ids), room_for(int(source.lengths.max()), longest=TARGET + 1))
         decoding = start_with_graphs(model, source, graphs=graphs)
     else:
         decoding = start_decoding(model, source.to(device), ensemble=Ensemble(), search=search, attention=False)

@@ -69,6 +69,22 @@ def map_rows(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     return mapped  # type: ignore[no-any-return]
 
 
+def copied_to_host(tree: Tree) -> Tree:
+    """The tree with all tensors on the CPU; the host waits for a GPU once, not once per tensor."""
+    gpus: set[torch.device] = set()
+
+    def copied(tensor: Tensor) -> Tensor:
+        if not tensor.is_cuda:
+            return tensor.cpu()
+        gpus.add(tensor.device)
+        return tensor.to("cpu", non_blocking=True)
+
+    copies = map_rows(copied, tree)
+    for gpu in gpus:
+        torch.cuda.current_stream(gpu).synchronize()
+    return copies
+
+
 def select_rows(tree: Tree, rows: Tensor) -> Tree:
     """The tree restricted to `rows` (indices, repeats allowed). A node with a method `select` selects its own rows."""
     if hasattr(tree, "select") and not isinstance(tree, Tensor):

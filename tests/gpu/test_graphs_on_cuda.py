@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from calque.layers.best_words import best_words
-from calque.layers.few_rows import Rows, linear_rows
 from calque.layers.row_attention import attend_cached, attend_shared
+from calque.layers.row_linear import Rows, linear_rows, linear_sum
 from calque.objectives.decoding_step import decoding_step
 from calque.search.beam import BestK, Goal, beam_search
-from calque.search.fixed_beam import FixedStep, fixed_beam_search, run_plainly
+from calque.search.fixed_beam import Eager, FixedStep, FixedSteps, fixed_beam_search
 from calque.search.graphs import Graphs
 from calque.search.scoring import Scoring
 from calque.search.step import Best, Hypothesis, Limits, StepOutput
@@ -24,6 +24,7 @@ from tests.laws.models import BEAMS, MODELS, build, loud, source
 DEVICE = os.environ.get("CALQUE_TEST_DEVICE", "cuda")
 if DEVICE == "cuda" and not torch.cuda.is_available():
     pytest.skip("there is no GPU on this machine", allow_module_level=True)
+RUNNER = Graphs if DEVICE == "cuda" else Eager
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -55,9 +56,11 @@ def test_attention_of_one_token(heads: int, groups: int, width: int, dtype: torc
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("rows", "width", "size"), [(1, 512, 1536), (5, 2048, 512), (16, 1024, 4096), (3, 600, 40)])
-def test_products_of_a_few_rows(rows: int, width: int, size: int, dtype: torch.dtype, seed: int) -> None:
-    """With normalised inputs and a normalised residual stream, and without."""
+@pytest.mark.parametrize(
+    ("rows", "width", "size"), [(1, 512, 1536), (5, 2048, 512), (16, 1024, 4096), (3, 600, 40), (130, 520, 72)]
+)
+def test_linear_layers_of_one_token_per_row(rows: int, width: int, size: int, dtype: torch.dtype, seed: int) -> None:
+    """With normalised inputs and a normalised residual stream, and without; few rows, and more than one tile."""
     torch.manual_seed(seed)
     norm, residual_norm = (torch.nn.LayerNorm(each).double() for each in (width, size))
     for parameter in (*norm.parameters(), *residual_norm.parameters()):
@@ -69,13 +72,21 @@ def test_products_of_a_few_rows(rows: int, width: int, size: int, dtype: torch.d
     given = [part.to(DEVICE, dtype) for part in (values, weight, bias, residual)]
     own = [copy.deepcopy(layer).to(DEVICE, dtype) for layer in (norm, residual_norm)]
     tolerance = 1e-4 if dtype == torch.float32 else 3e-2
+
+    def compare(actual: Tensor, expected: Tensor) -> None:
+        torch.testing.assert_close(actual.cpu().double(), expected, rtol=tolerance, atol=tolerance)
+
     with torch.no_grad():
         for relu, is_normalised in itertools.product((False, True), (False, True)):
-            norms = (norm, residual_norm) if is_normalised else (None, None)
-            expected = linear_rows(Rows(exact[0], norms[0]), *exact[1:3], relu=relu, added=Rows(exact[3], norms[1]))
-            norms = tuple(own) if norms[0] is not None else norms
-            actual = linear_rows(Rows(given[0], norms[0]), *given[1:3], relu=relu, added=Rows(given[3], norms[1]))
-            torch.testing.assert_close(actual.cpu().double(), expected, rtol=tolerance, atol=tolerance)
+            expected = linear_rows(Rows(exact[0], norm if is_normalised else None), *exact[1:3], relu=relu)
+            compare(linear_rows(Rows(given[0], own[0] if is_normalised else None), *given[1:3], relu=relu), expected)
+        for is_normalised in (False, True):
+            added = Rows(exact[3], residual_norm if is_normalised else None)
+            wanted = linear_sum(*exact[:3], added=added, norm=residual_norm)
+            added = Rows(given[3], own[1] if is_normalised else None)
+            found = linear_sum(*given[:3], added=added, norm=own[1])
+            compare(found.values, wanted.values)
+            compare(found.normalised(), wanted.normalised())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -132,7 +143,7 @@ def test_search_on_tables(beams: int, seed: int) -> None:
             state.to(DEVICE),
             context.to(DEVICE),
             beams=beams,
-            run=Graphs().run if DEVICE == "cuda" else run_plainly,
+            fixed=FixedSteps(RUNNER(), 40, 12),
             **(arguments | on_device),
         )
         same_or_tied(actual, expected)
@@ -176,11 +187,11 @@ def test_graphs_find_what_the_clear_search_finds(name: str, copies: int) -> None
     if not isinstance(step, FixedStep) or step.fixed(state, size=1) is None:
         return
     limits = Limits(*(part.repeat(copies).to(DEVICE) for part in laws.limits()))
-    lengths, graphs = batch.lengths.to(DEVICE), Graphs()
+    lengths, runner = batch.lengths.to(DEVICE), RUNNER()
     for beams, alpha in ((BEAMS, 0.7), (1, 0.0)):
         arguments = {"limits": limits, "marks": laws.MARKS, "source_lengths": lengths, "goal": Goal(Scoring(alpha))}
         expected = beam_search(step, state, context, expansion=BestK(beams), **arguments)
-        run = graphs.run if DEVICE == "cuda" else run_plainly
+        fixed = FixedSteps(runner, len(lengths), 8)
         for _ in range(2):
-            actual = fixed_beam_search(step, state, context, beams=beams, run=run, **arguments)
+            actual = fixed_beam_search(step, state, context, beams=beams, fixed=fixed, **arguments)
             laws.same(actual, expected, tolerance=1e-4)

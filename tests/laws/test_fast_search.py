@@ -16,7 +16,7 @@ from calque.objectives.decoding_step import decoding_step, listed_step
 from calque.search import step as step_module
 from calque.search.beam import BestK, Goal, beam_search
 from calque.search.fast_beam import fast_beam_search
-from calque.search.fixed_beam import FixedStep, fixed_beam_search
+from calque.search.fixed_beam import Eager, FixedStep, FixedSteps, fixed_beam_search, room_for
 from calque.search.greedy import fast_greedy_search, greedy_search
 from calque.search.scoring import Scoring
 from calque.search.step import Best, BestStep, Limits, StepOutput
@@ -182,7 +182,7 @@ def test_beam_search_of_fixed_shape_finds_what_the_clear_one_finds(
         limits=limits,
         marks=MARKS,
         source_lengths=lengths,
-        sentences=len(task.sources),
+        fixed=FixedSteps(Eager(), len(task.sources), room_for(int(lengths.max()), longest=int(limits.maximum.max()))),
     )
     assert actual == expected
 

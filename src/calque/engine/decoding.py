@@ -19,8 +19,8 @@ from calque.engine.types import Candidate
 from calque.layers.observers import AttentionObserver, ChangeWeights, change_attention, observe_attention
 from calque.layers.shortlist import WordLists
 from calque.objectives.decoding_step import MARKS, pad_source
-from calque.search.decode import FixedSteps, allows_fixed_steps, decode, limits_of_pieces
-from calque.search.fixed_beam import usual_size
+from calque.search.decode import allows_fixed_steps, decode, limits_of_pieces
+from calque.search.fixed_beam import FixedSteps, room_for, usual_size
 from calque.search.interventions import Intervention, intervened, start_intervened
 from calque.search.observers import Hooks, SearchObserver
 from calque.search.step import Hypothesis, clear_step
@@ -99,10 +99,11 @@ def _search(
     fixed = None
     if _has_fixed_steps(models) and inspection == UNWATCHED and allows_fixed_steps(search, rules, hooks):
         assert models.graphs is not None
-        fixed = FixedSteps(models.graphs.run, len(parts))
         fillers = usual_size(len(parts)) - len(parts)
         ids, limits = [*ids, *[[]] * fillers], [*limits, *[(0, 1)] * fillers]
         source = pad_source(ids, size=usual_size)
+        room = room_for(int(source.lengths.max()), longest=max(most for _, most in limits) + 1)
+        fixed = FixedSteps(models.graphs, len(parts), room)
         decoding = start_with_graphs(models.model, source, graphs=models.graphs)
     else:
         source = pad_source(ids).to(device)

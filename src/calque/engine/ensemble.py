@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from calque.errors import ConfigError, FolderError
 from calque.layers.shortlist import WordLists
 from calque.models.language_model import LanguageModel
@@ -76,13 +78,19 @@ def start_with_graphs(model: Model, source: Padded, *, graphs: Graphs) -> Decodi
 
     The encoder is captured as a graph too, unless it needs the lengths of the sources on the CPU.
     """
+
+    def start(values: Tensor, lengths: Tensor) -> tuple[Any, Any]:
+        context = model.prepare(Padded(values, lengths))
+        return model.start(context), context
+
+    device = next(model.parameters()).device
     if model.encoder.needs_host_lengths:
-        context = model.prepare(source.to(next(model.parameters()).device))
+        context = model.prepare(source.to(device))
+        state = model.start(context)
     else:
-        device = next(model.parameters()).device
         values, lengths = (part.to(device, non_blocking=True) for part in (source.values, source.lengths))
-        context = graphs.call(lambda values, lengths: model.prepare(Padded(values, lengths)), "encode", values, lengths)
-    return Decoding(decoding_step(model), model.start(context), context)
+        state, context = graphs.call(start, "encode", values, lengths)
+    return Decoding(decoding_step(model), state, context)
 
 
 def _start(model: Model, source: Padded, *, attention: bool, lists: WordLists | None, indexed: bool) -> Decoding:

@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from calque.layers.overlap_kernel import await_previous, overlap, start_next
+
 WORDS = 2048  # logits that a program of the first kernel reads
 GROUP = 64  # neighbouring words, of which it keeps the largest logit
 
@@ -20,7 +22,11 @@ def best_words(logits: Tensor, *, count: int, end: int) -> tuple[Tensor, Tensor,
     peaks = logits.new_empty(rows, programs * (WORDS // GROUP), dtype=torch.float32)
     largest, totals = (logits.new_empty(rows, programs, dtype=torch.float32) for _ in range(2))
     _summarise[(rows, programs)](
-        logits, peaks, largest, totals, logits.stride(0), vocabulary, programs, words=WORDS, group=GROUP, num_warps=4
+        *(logits, peaks, largest, totals, logits.stride(0), vocabulary, programs),
+        words=WORDS,
+        group=GROUP,
+        num_warps=4,
+        **overlap(logits),
     )
     log_probs = logits.new_empty(rows, count, dtype=torch.float32)
     words = logits.new_empty(rows, count, dtype=torch.long)
@@ -33,12 +39,26 @@ def best_words(logits: Tensor, *, count: int, end: int) -> tuple[Tensor, Tensor,
         group_block=triton.next_power_of_2(groups),
         program_block=triton.next_power_of_2(programs),
         num_warps=1,
+        **overlap(logits),
     )
     return log_probs, words, ends
 
 
 @triton.jit
-def _summarise(logits, peaks, largest, totals, stride, vocabulary, programs, words: tl.constexpr, group: tl.constexpr):
+def _summarise(
+    logits,
+    peaks,
+    largest,
+    totals,
+    stride,
+    vocabulary,
+    programs,
+    words: tl.constexpr,
+    group: tl.constexpr,
+    overlaps: tl.constexpr,
+):
+    start_next(overlaps)
+    await_previous(overlaps)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     places = part * words + tl.arange(0, words)
     values = tl.load(logits + row * stride + places, mask=places < vocabulary, other=-float("inf")).to(tl.float32)
@@ -69,7 +89,10 @@ def _take_best(
     group: tl.constexpr,
     group_block: tl.constexpr,
     program_block: tl.constexpr,
+    overlaps: tl.constexpr,
 ):
+    start_next(overlaps)
+    await_previous(overlaps)
     row = tl.program_id(0).to(tl.int64)
     parts = tl.arange(0, program_block)
     part_peaks = tl.load(largest + row * programs + parts, mask=parts < programs, other=-float("inf"))

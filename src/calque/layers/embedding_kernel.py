@@ -4,6 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from calque.layers.overlap_kernel import await_previous, overlap, start_next
+
 
 def embed_at(tokens: Tensor, weight: Tensor, *, positions: Tensor, table: Tensor, unknown: int) -> Tensor:
     """`embedding.embed_at` as one kernel: a program per row. `unknown` replaces ids outside the vocabulary."""
@@ -26,6 +28,7 @@ def embed_at(tokens: Tensor, weight: Tensor, *, positions: Tensor, table: Tensor
         unknown=unknown,
         width=width,
         block=triton.next_power_of_2(width),
+        **overlap(outputs),
     )
     return outputs
 
@@ -47,7 +50,10 @@ def _embed_at(
     unknown: tl.constexpr,
     width: tl.constexpr,
     block: tl.constexpr,
+    overlaps: tl.constexpr,
 ):
+    start_next(overlaps)
+    await_previous(overlaps)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, block)
     is_column = columns < width

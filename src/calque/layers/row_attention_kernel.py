@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from calque.layers.overlap_kernel import await_previous, overlap, start_next
+
 POSITIONS = 32  # keys that a program reads at a time
 
 
@@ -44,6 +46,7 @@ def attend_cached(
         width_block=triton.next_power_of_2(width),
         block=POSITIONS,
         num_warps=2,
+        **overlap(queries),
     )
     return outputs
 
@@ -75,7 +78,10 @@ def _attend_cached(
     width: tl.constexpr,
     width_block: tl.constexpr,
     block: tl.constexpr,
+    overlaps: tl.constexpr,
 ):
+    start_next(overlaps)
+    await_previous(overlaps)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     group = head // shared
     columns = tl.arange(0, width_block)
@@ -137,6 +143,7 @@ def attend_shared(queries: Tensor, keys: Tensor, values: Tensor, *, lengths: Ten
         block=POSITIONS,
         exact=queries.dtype == torch.float32,
         num_warps=2,
+        **overlap(queries),
     )
     return outputs
 
@@ -163,7 +170,10 @@ def _attend_shared(
     beam_block: tl.constexpr,
     block: tl.constexpr,
     exact: tl.constexpr,
+    overlaps: tl.constexpr,
 ):
+    start_next(overlaps)
+    await_previous(overlaps)
     sentence, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     columns, rows = tl.arange(0, width_block), tl.arange(0, beam_block)
     is_column, is_row = columns < width, rows < beams

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from calque.layers.dropout import dropout
 from calque.layers.feed_forward import ActivationName, FeedForward, build_feed_forward
-from calque.layers.few_rows import Rows, linear_rows
 from calque.layers.fused_linear import FusedLinear
 from calque.layers.mixers import SSRU, AverageAttention
 from calque.layers.multihead import Chunk, KeysValues, MultiHead, ReadTokens, RelativeMultiHead
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.observers import StateLayer
 from calque.layers.row_attention import attend_cached, attend_shared
+from calque.layers.row_linear import Rows, linear_rows, linear_sum
 from calque.tensors import Slots, fold, unfold
 
 NormPlace = Literal["pre", "post"]
@@ -72,16 +72,20 @@ class Residual(nn.Module):
         total = layer.fused(inputs, added=stream)
         return total if self.place == "pre" else self.norm(total)
 
-    def enter_rows(self, stream: Rows) -> Rows:
-        """`enter` for a few rows; the normalisation is applied later, by the sub-layer's first linear layer."""
+    def start_rows(self, stream: Tensor) -> Rows:
+        """The residual stream [N,D] before the first sub-layer, with the normalisation that comes next."""
         assert isinstance(self.norm, nn.LayerNorm)
-        return Rows(stream.values, self.norm) if self.place == "pre" else stream
+        return Rows(stream, self.norm if self.place == "pre" else None)
 
-    def leave_rows(self, stream: Rows, inputs: Tensor, layer: nn.Linear) -> Rows:
-        """`leave` for a few rows, given the sub-layer's last linear `layer` and the `inputs` [N,·] of that layer."""
-        assert isinstance(self.norm, nn.LayerNorm)
-        total = linear_rows(Rows(inputs), layer.weight, layer.bias, added=stream)
-        return Rows(total) if self.place == "pre" else Rows(total, self.norm)
+    def leave_rows(self, stream: Rows, inputs: Tensor, layer: nn.Linear, *, following: nn.Module) -> Rows:
+        """`leave`, and `enter` of the next sub-layer, whose norm is `following`; one token per row.
+
+        `inputs` [N,·] are those of the sub-layer's last linear `layer`. `stream` was returned by `start_rows` or by
+        this function for the sub-layer before.
+        """
+        added, norm = (Rows(stream.values), following) if self.place == "pre" else (stream, self.norm)
+        assert isinstance(norm, nn.LayerNorm)
+        return linear_sum(inputs, layer.weight, layer.bias, added=added, norm=norm)
 
 
 class EncoderBlock(StateLayer):
@@ -162,30 +166,37 @@ class DecoderBlock(StateLayer):
         attended = self.cross_attention.attend_shared(self.around_cross.enter(stream), memory, lengths=lengths)
         return self.around_cross.leave(stream, attended)
 
-    def read_few(self, stream: Rows, past: KeysValues, chunk: Chunk, *, memory: KeysValues, lengths: Tensor) -> Rows:
-        """The residual stream after the whole block, for one new token in each of a few rows [N,D].
+    def read_rows(
+        self,
+        stream: Rows,
+        past: KeysValues,
+        chunk: Chunk,
+        *,
+        memory: KeysValues,
+        lengths: Tensor,
+        following: nn.Module,
+    ) -> Rows:
+        """The residual stream after the whole block, for one new token per row [N,D], with fewer kernels on a GPU.
 
-        Equal to `read`, `cross_attend_once` and `feed` up to rounding, but needs only eight kernels on a GPU. `past` is
-        a cache of fixed size.
+        Equal to `read`, `cross_attend_once` and `feed` up to rounding. `past` is a cache of fixed size, `following` the
+        norm of the next block's first sub-layer or the last norm.
         """
         mixer, cross, feed_forward = self.self_attention, self.cross_attention, self.feed_forward
         assert isinstance(mixer, MultiHead) and chunk.ancestors is not None
         rows, position = len(stream.values), chunk.places[:, 0]
-        projected = linear_rows(self.around_self.enter_rows(stream), *mixer.joined_weights())
-        queries, keys, values = mixer.split_projected(projected)
+        queries, keys, values = mixer.split_projected(linear_rows(stream, *mixer.joined_weights()))
         heads = attend_cached(queries, (keys, values), past, ancestors=chunk.ancestors, position=position)
-        stream = self.around_self.leave_rows(stream, heads.view(rows, -1), mixer.out)
-        entered = self.around_cross.enter_rows(stream)
-        queries = linear_rows(entered, cross.query.weight, cross.query.bias).view(rows, cross.heads, -1)
+        stream = self.around_self.leave_rows(stream, heads.view(rows, -1), mixer.out, following=self.around_cross.norm)
+        queries = linear_rows(stream, cross.query.weight, cross.query.bias).view(rows, cross.heads, -1)
         heads = attend_shared(queries, *memory, lengths=lengths)
-        stream = self.around_cross.leave_rows(stream, heads.view(rows, -1), cross.out)
-        enter, entered = feed_forward.enter, self.around_feed_forward.enter_rows(stream)
-        inner = linear_rows(entered, enter.weight, enter.bias, relu=True)
-        return self.around_feed_forward.leave_rows(stream, inner, feed_forward.leave)
+        norm = self.around_feed_forward.norm
+        stream = self.around_cross.leave_rows(stream, heads.view(rows, -1), cross.out, following=norm)
+        inner = linear_rows(stream, feed_forward.enter.weight, feed_forward.enter.bias, relu=True)
+        return self.around_feed_forward.leave_rows(stream, inner, feed_forward.leave, following=following)
 
     @property
-    def reads_few(self) -> bool:
-        """Whether `read_few` supports this block: plain attention, layer norm and feed-forward (Vaswani 2017)."""
+    def reads_rows(self) -> bool:
+        """Whether `read_rows` supports this block: plain attention, layer norm and feed-forward (Vaswani 2017)."""
         is_plain = type(self.self_attention) is MultiHead and type(self.feed_forward) is FeedForward
         return is_plain and isinstance(self.around_self.norm, nn.LayerNorm) and not self.cross_attention.in_float64
 

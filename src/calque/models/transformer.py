@@ -18,7 +18,6 @@ from calque.layers.copying import CopyGate
 from calque.layers.dropout import dropout
 from calque.layers.embedding import embed, embed_at
 from calque.layers.feed_forward import ActivationName
-from calque.layers.few_rows import Rows, fits
 from calque.layers.multihead import Chunk, KeysValues, MultiHead, ReadTokens
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
@@ -355,13 +354,14 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     ) -> tuple[Output, TransformerState]:
         """`forward` for one token per row, with caches of fixed size; all sentences must have equally many rows."""
         stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
-        if self._reads_few(stream):
-            rows = Rows(stream[:, 0])
-            for block, past, memory in zip(self._blocks(), state.past, context.memory, strict=True):
-                rows = block.read_few(rows, past, chunk, memory=memory, lengths=context.lengths)
-            stream = self.norm(rows.normalised())[:, None]
-            return Output(stream), state._replace(position=state.position + 1)
-        for block, past, memory in zip(self._blocks(), state.past, context.memory, strict=True):
+        blocks = self._blocks()
+        if self.rotary is None and stream.is_cuda and all(block.reads_rows for block in blocks):
+            following = [*(block.around_self.norm for block in blocks[1:]), self.norm]
+            rows = blocks[0].around_self.start_rows(stream[:, 0])
+            for block, past, memory, norm in zip(blocks, state.past, context.memory, following, strict=True):
+                rows = block.read_rows(rows, past, chunk, memory=memory, lengths=context.lengths, following=norm)
+            return Output(rows.normalised()[:, None]), state._replace(position=state.position + 1)
+        for block, past, memory in zip(blocks, state.past, context.memory, strict=True):
             stream, _ = block.read(stream, past, chunk)
             stream = block.feed(block.cross_attend_once(stream, memory, lengths=context.lengths))
         return Output(self.norm(stream)), state._replace(position=state.position + 1)
@@ -381,11 +381,6 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
             stream = block.cross_attend(stream, memory, mask, slots=context.slots, attention=False).stream
             stream = block.feed(stream)
         return Output(self.norm(stream)), IndexedState(tuple(after), ancestors, state.position + 1)
-
-    def _reads_few(self, stream: Tensor) -> bool:
-        """Whether `read_few` computes all blocks: for at most 16 rows on a GPU, if every block supports it."""
-        is_few = self.rotary is None and fits(stream[:, 0], normalised=True)
-        return is_few and all(block.reads_few for block in self._blocks())
 
     def _blocks(self) -> list[DecoderBlock]:
         return [block for block in self.blocks if isinstance(block, DecoderBlock)]

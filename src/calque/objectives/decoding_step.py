@@ -1,9 +1,10 @@
 """Builds the step function that search calls, given a model. Letters: B sentences, S source, N hypotheses."""
 
-from array import array
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -112,9 +113,11 @@ def pad_source(ids: Sequence[Sequence[int]], *, size: Callable[[int], int] | Non
 
     `size` maps the length of the longest row to the padded size of all rows.
     """
-    lengths = [len(row) + 1 for row in ids]
-    width = max(lengths) if size is None else size(max(lengths))
-    flat = array("q")  # 64-bit integers
-    for row, length in zip(ids, lengths, strict=True):
-        flat.extend([*row, EOS, *[PAD] * (width - length)])
-    return Padded(torch.frombuffer(flat, dtype=torch.long).view(len(ids), width), torch.tensor(lengths))
+    lengths = np.array([len(row) + 1 for row in ids])
+    longest = int(lengths.max())
+    values = np.full((len(ids), longest if size is None else size(longest)), PAD)
+    places = np.arange(values.shape[1])
+    flat = np.fromiter(chain.from_iterable(ids), dtype=np.int64, count=int(lengths.sum()) - len(ids))
+    values[places < lengths[:, None] - 1] = flat
+    values[places == lengths[:, None] - 1] = EOS
+    return Padded(torch.from_numpy(values), torch.from_numpy(lengths))

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from calque.layers.overlap_kernel import await_previous, overlap, start_next
 from calque.search.fixed_state import Batch, Beams, Plan
 from calque.search.step import Best
 
@@ -33,6 +34,7 @@ def update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams
         block=triton.next_power_of_2(width * count),
         kept_block=triton.next_power_of_2(plan.nbest),
         num_warps=1,
+        **overlap(beams.live),
     )
     return beams, rows
 
@@ -81,7 +83,10 @@ def _update(
     count: tl.constexpr,
     block: tl.constexpr,
     kept_block: tl.constexpr,
+    overlaps: tl.constexpr,
 ):
+    start_next(overlaps)
+    await_previous(overlaps)
     sentence = tl.program_id(0).to(tl.int64)
     column = tl.load(lengths + sentence)
     length = column + 1

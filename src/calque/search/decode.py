@@ -17,7 +17,7 @@ from calque.search.beam import BestK, Expansion, Goal, beam_search
 from calque.search.constraints import Constraint, NoRepeat, Prefix, constrained, start_constrained
 from calque.search.diverse import Diverse
 from calque.search.fast_beam import fast_beam_search
-from calque.search.fixed_beam import FixedStep, Run, fixed_beam_search
+from calque.search.fixed_beam import FixedStep, FixedSteps, fixed_beam_search
 from calque.search.forbidden_words import Forbidden
 from calque.search.greedy import fast_greedy_search, greedy_search
 from calque.search.observers import NO_HOOKS, Hooks
@@ -26,13 +26,6 @@ from calque.search.sampling import Sampling, sample_search
 from calque.search.scoring import Scoring
 from calque.search.settings import SearchConfig
 from calque.search.step import NO_ANSWER, BestStep, Hypothesis, Limits, Marks, Step
-
-
-class FixedSteps(NamedTuple):
-    """How `fixed_beam` takes its steps (eagerly or as a graph), and how many rows of the batch are real sentences."""
-
-    run: Run
-    sentences: int  # that are searched for; the rest of the batch fills it up to a usual size
 
 
 class Rules(NamedTuple):
@@ -118,7 +111,7 @@ def _choose_beam_search(
     """The beam search to use: on fixed shapes if `fixed`, else the fast one if it applies, else the reference."""
     if fixed is not None:
         assert isinstance(step, FixedStep)
-        return partial(fixed_beam_search, beams=search.beam, sentences=fixed.sentences, run=fixed.run)
+        return partial(fixed_beam_search, beams=search.beam, fixed=fixed)
     if isinstance(step, BestStep) and _is_plain(search, rules, hooks):
         return partial(fast_beam_search, beams=search.beam)
     return partial(beam_search, expansion=_expansion(search, rules))

@@ -9,7 +9,7 @@ tokens per hypothesis.
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from calque.search.fixed_state import Batch, Beams, Ends, Plan
 from calque.search.observers import NO_HOOKS, Hooks
 from calque.search.scoring import Scoring, SentenceLengths
 from calque.search.step import Best, BestStep, Hypothesis, Limits, Live, Marks, allowed_best
-from calque.tensors import best_candidates, map_rows, move_rows, select_rows
+from calque.tensors import best_candidates, copied_to_host, map_rows, move_rows, select_rows
 
 STEPS = 4  # that are taken before the host asks which sentences are done
 
@@ -36,18 +36,42 @@ class FixedStep(BestStep, Protocol):
 
 
 Advance = Callable[[Beams, Batch], Beams]
-Run = Callable[[Advance, Hashable, Beams, Batch], Beams]
-"""A function that takes several steps, given the step, a key that identifies it, the search state and the batch.
-
-It may return the same tensors at every call, with new values.
-"""
+Tree = TypeVar("Tree")
 
 
-def run_plainly(advance: Advance, _key: Hashable, beams: Beams, batch: Batch) -> Beams:
-    """Takes the steps eagerly, one operation after the other."""
-    for _ in range(STEPS):
-        beams = advance(beams, batch)
-    return beams
+class Runner(Protocol):
+    """How functions are run, given a key that identifies them: eagerly, or as graphs (see `graphs`).
+
+    Both methods may return the same tensors at every call, with new values.
+    """
+
+    def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Any) -> Tree:
+        """The result of `function(*inputs)`, where inputs and result are trees of tensors."""
+        ...
+
+    def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> Beams:
+        """The search state after several steps."""
+        ...
+
+
+class Eager:
+    """Runs functions eagerly, one operation after the other."""
+
+    def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Any) -> Tree:
+        return function(*inputs)
+
+    def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> Beams:
+        for _ in range(STEPS):
+            beams = advance(beams, batch)
+        return beams
+
+
+class FixedSteps(NamedTuple):
+    """How search on tensors of fixed shape is run."""
+
+    runner: Runner
+    sentences: int  # that are translated, at the start of the batch; the rest fills it up to a usual size
+    size: int  # tokens per hypothesis that there is room for at first, see `room_for`
 
 
 def fixed_beam_search(
@@ -60,31 +84,30 @@ def fixed_beam_search(
     limits: Limits,
     marks: Marks,
     source_lengths: Tensor,
-    sentences: int | None = None,
+    fixed: FixedSteps | None = None,
     hooks: Hooks = NO_HOOKS,
-    run: Run = run_plainly,
 ) -> list[list[Hypothesis]]:
     """The result of `beam_search` with the expansion `BestK(beams)` and a score that needs no coverage.
 
-    Only the first `sentences` rows of the batch, by default all, are translated; the other rows are padding, which
-    limits the number of different batch sizes.
+    By default, all rows of the batch are translated, and steps are taken eagerly.
     Candidates whose log-probabilities are equal only after rounding may be ordered differently than in `beam_search`.
     """
     assert isinstance(goal.score, Scoring)
-    plan = Plan(beams, goal.score, goal.nbest, goal.stop_after, marks)
-    batch = Batch(
-        torch.arange(len(source_lengths), device=source_lengths.device),
-        limits,
-        SentenceLengths(source_lengths, limits.maximum),
-        context,
-    )
-    longest, count = int(limits.maximum.max()), len(source_lengths) if sentences is None else sentences
-    size = usual_size(min(longest, int(source_lengths.max()) * 3 // 2 + STEPS)) + STEPS
-    found = start_fixed(step, state, batch, plan=plan, size=size, sentences=count)
+    plan, key = Plan(beams, goal.score, goal.nbest, goal.stop_after, marks), type(step)
+    if fixed is None:
+        room = room_for(int(source_lengths.max()), longest=int(limits.maximum.max()))
+        fixed = FixedSteps(Eager(), len(source_lengths), room)
+    runner, count, size = fixed
+
+    def start(batch: Batch, state: Any, done: Tensor) -> tuple[Beams, Batch]:
+        return start_fixed(step, state, batch, plan=plan, size=size, done=done), batch
 
     def advance(found: Beams, batch: Batch) -> Beams:
         return fixed_beam_step(step, found, batch, plan=plan)
 
+    sentence = torch.arange(len(source_lengths), device=source_lengths.device)
+    batch = Batch(sentence, limits, SentenceLengths(source_lengths, limits.maximum), context)
+    found, batch = runner.call(start, (plan, key, size), batch, state, sentence >= count)
     results: dict[int, list[Hypothesis]] = {}
     length = 0
     while True:
@@ -93,7 +116,7 @@ def fixed_beam_search(
             found, batch = moved(found, batch, batch.sentence.new_tensor(range(len(batch.sentence))), size=size)
         if (abandoned := hooks.given_up(batch.sentence)) is not None:
             found = found._replace(done=found.done | abandoned)
-        found = run(advance, (plan, type(step)), found, batch)
+        found = runner.run(advance, (plan, key), found, batch)
         length += STEPS
         done = found.done.tolist()
         left = done.count(False)
@@ -108,14 +131,25 @@ def fixed_beam_search(
     return [results[sentence] for sentence in range(count)]
 
 
+def room_for(longest_source: int, *, longest: int) -> int:
+    """The number of tokens per hypothesis that there is room for at first, given the longest source of a batch.
+
+    `longest` is the maximum length of all translations. Lengths include end marks.
+    """
+    return usual_size(min(longest, longest_source * 3 // 2 + STEPS)) + STEPS
+
+
 def usual_size(number: int) -> int:
     """The smallest power of 2, or 3 times a power of 2, that is at least `number`; so only a few sizes occur."""
     power = 1 << max(0, number - 1).bit_length()
     return power * 3 // 4 if power >= 4 and power * 3 // 4 >= number else power
 
 
-def start_fixed(step: FixedStep, state: Any, batch: Batch, *, plan: Plan, size: int, sentences: int) -> Beams:
-    """The search state before the first token, given the model's initial state with one row per sentence."""
+def start_fixed(step: FixedStep, state: Any, batch: Batch, *, plan: Plan, size: int, done: Tensor) -> Beams:
+    """The search state before the first token, given the model's initial state with one row per sentence.
+
+    Rows of the batch that are padding are `done` [B] from the start.
+    """
     count, device = len(batch.sentence), batch.sentence.device
     rows = torch.arange(count, device=device).repeat_interleave(plan.beams)
     nothing = torch.full((count, plan.beams), -torch.inf, device=device)
@@ -125,9 +159,7 @@ def start_fixed(step: FixedStep, state: Any, batch: Batch, *, plan: Plan, size: 
     no_end, no_number = nothing.new_full((count, plan.nbest), -torch.inf), tokens.new_zeros(count, plan.nbest)
     zeros, ends = tokens.new_zeros(count), Ends(no_end, no_end, no_number, no_number)
     start_tokens = torch.full_like(rows, plan.marks.start)
-    beams = Beams(
-        zeros, live, tokens, tokens, ends, zeros, batch.sentence >= sentences, nothing, start_tokens, state=None
-    )
+    beams = Beams(zeros, live, tokens, tokens, ends, zeros, done, nothing, start_tokens, state=None)
     beams = map_rows(torch.clone, beams)  # a tensor of its own for each
     return beams._replace(state=step.fixed(select_rows(state, rows), size=size))
 
@@ -142,7 +174,7 @@ def fixed_beam_step(step: BestStep, beams: Beams, batch: Batch, *, plan: Plan) -
         beams, rows = update(beams, batch, best, plan=plan)
     else:
         beams, rows = reference_update(beams, batch, best, plan=plan)
-    return beams._replace(state=select_rows(state, rows))
+    return beams._replace(state=state if plan.beams == 1 else select_rows(state, rows))
 
 
 def reference_update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams, Tensor]:
@@ -221,10 +253,11 @@ def moved(beams: Beams, batch: Batch, sentences: Tensor, *, size: int) -> tuple[
 
 def results_of_done(beams: Beams, batch: Batch, *, plan: Plan) -> dict[int, list[Hypothesis]]:
     """The n best hypotheses of each sentence that is done, by the sentence's index in the initial batch."""
-    rows = beams.done.nonzero().squeeze(1)
     needed = (beams.tokens, beams.parents, beams.ends, beams.cut, batch.sentence, batch.lengths)
-    tokens, parents, ends, cut, sentence, lengths = map_rows(Tensor.cpu, select_rows(needed, rows))
+    is_done, needed = copied_to_host((beams.done, needed))
+    tokens, parents, ends, cut, sentence, lengths = select_rows(needed, is_done.nonzero().squeeze(1))
     texts = traced(tokens, parents, slots=ends.slots, lengths=ends.lengths - 1).tolist()
+    sentences = sentence.tolist()
     numbers = zip(texts, *(part.tolist() for part in ends[:3]), strict=True)
     results = {
         index: [
@@ -232,12 +265,13 @@ def results_of_done(beams: Beams, batch: Batch, *, plan: Plan) -> dict[int, list
             for text, score, log_prob, size in zip(*values, strict=True)
             if score > -torch.inf
         ]
-        for index, values in zip(sentence.tolist(), numbers, strict=True)
+        for index, values in zip(sentences, numbers, strict=True)
     }
     for row in (cut > -torch.inf).any(dim=1).nonzero().squeeze(1).tolist():
-        own, size, index = slice(row, row + 1), int(lengths.maximum[row]) - 1, int(sentence[row])
+        index = sentences[row]
         if len(results[index]) >= plan.nbest:
             continue
+        own, size = slice(row, row + 1), int(lengths.maximum[row]) - 1
         slots = torch.arange(cut.shape[1])[None]
         live = traced(tokens[own], parents[own], slots=slots, lengths=torch.full_like(slots, size))[..., :size]
         results[index] += cut_hypotheses(

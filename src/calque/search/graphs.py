@@ -2,18 +2,16 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from calque.search.fixed_beam import Advance, run_plainly
+from calque.search.fixed_beam import Advance, Eager, Tree
 from calque.search.fixed_state import Batch, Beams
 from calque.tensors import map_rows
 
 KEPT = 32  # graphs of different shapes
-
-Tree = TypeVar("Tree")
 
 
 class Captured(NamedTuple):
@@ -28,7 +26,8 @@ class Graphs:
     """Captures a CUDA graph of a function when input shapes first occur, and replays it whenever they occur again.
 
     The model's weights must not change, nor move in memory. Only one search may run at a time, as all batches of the
-    same shapes use the same tensors.
+    same shapes use the same tensors. A graph that is captured with another graph's results as inputs reads them where
+    they are; other inputs are copied into tensors of its own.
     """
 
     def __init__(self) -> None:
@@ -39,7 +38,7 @@ class Graphs:
     def __len__(self) -> int:
         return len(self._captured)
 
-    def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Tensor) -> Tree:
+    def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Any) -> Tree:
         """The result of `function(*inputs)`; the next call with the same key and shapes overwrites its tensors."""
         captured = self._find(key, inputs, lambda static: function(*static))
         _copy(inputs, to=captured.inputs)
@@ -50,7 +49,7 @@ class Graphs:
         """The search state after several steps of `fixed_beam_search`; the next call overwrites the state's tensors."""
 
         def steps(static: tuple[Beams, Batch]) -> None:
-            _copy(run_plainly(advance, None, *static), to=static[0])
+            _copy(Eager().run(advance, key, *static), to=static[0])
 
         captured, loaded = self._running or (None, None)
         if captured is None or captured.inputs[0] is not beams or loaded is not batch:
@@ -73,7 +72,9 @@ class Graphs:
     def _capture(self, function: Callable[[Any], Any], inputs: Any) -> Captured:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        inputs = map_rows(torch.clone, inputs)
+        static = {id(leaf) for captured in self._captured.values() for leaf in _leaves(captured.outputs)}
+        inputs = map_rows(lambda leaf: leaf if id(leaf) in static else leaf.clone(), inputs)
+        before = map_rows(torch.clone, inputs)
         stream, current = torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(current)
         graph = torch.cuda.CUDAGraph()
@@ -86,6 +87,7 @@ class Graphs:
             finally:
                 graph.capture_end()
         current.wait_stream(stream)
+        _copy(before, to=inputs)  # as the function may change them
         return Captured(graph, inputs, outputs)
 
 

@@ -1,17 +1,15 @@
 """Translation on tensors of fixed shape, as on a GPU, gives what the other searches give; here without graphs."""
 
-from collections.abc import Callable, Hashable
 from typing import Any, cast
 
 import pytest
 import torch
 from tests.unit.engine.test_promises import TOKENIZERS, garbage
-from torch import Tensor
 
 from calque.engine import Request
 from calque.engine.translator import Translator
 from calque.errors import CalqueError
-from calque.search.fixed_beam import run_plainly
+from calque.search.fixed_beam import Eager
 from calque.search.graphs import Graphs
 from calque.search.settings import SearchConfig
 
@@ -19,20 +17,17 @@ LINES = ["the cat", "a cat sat on the mat and the dog too", "", "dog", "the the 
 FAMILIES = ["bahdanau", "luong", "convolutional", "transformer"]
 
 
-class WithoutGraphs:
-    """Has the methods of `Graphs`, and counts how often search is advanced."""
+class WithoutGraphs(Eager):
+    """Counts how often search is advanced."""
 
     def __init__(self) -> None:
         self.runs = 0
         self.shapes: set[Any] = set()
 
-    def call(self, function: Callable[..., Any], _key: Hashable, *inputs: Tensor) -> Any:
-        return function(*inputs)
-
     def run(self, *arguments: Any) -> Any:
         self.runs += 1
         self.shapes.add(arguments[2].live.shape)
-        return run_plainly(*arguments)
+        return super().run(*arguments)
 
 
 def on_fixed_shapes(translator: Translator) -> tuple[Translator, WithoutGraphs]:

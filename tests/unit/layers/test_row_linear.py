@@ -1,4 +1,4 @@
-"""Blocks for a few rows: one product with its normalisation and its sum is one kernel."""
+"""Linear layers of one token per row: a product, its normalisation and its sum in as few kernels as possible."""
 
 import importlib.util
 import os
@@ -9,18 +9,20 @@ from itertools import product
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from calque.layers.embedding import UNKNOWN, embed_at
-from calque.layers.few_rows import ROWS, Rows, fits, linear_rows
 from calque.layers.multihead import Chunk, KeysValues
+from calque.layers.row_linear import ROWS, Rows, is_few, linear_rows, linear_sum
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts
 
 SIZES = ((1, 64, 48), (5, 48, 64), (3, 512, 80), (7, 600, 40), (16, 1100, 32))
 
 
 def compare_with_plain(rows: int, width: int, size: int) -> None:
-    """The kernel against `linear_rows` on the CPU, in float32: the interpreter has no bfloat16."""
-    from calque.layers.few_rows_kernel import linear_rows as kernel
+    """The kernels against their plain versions on the CPU, in float32: the interpreter has no bfloat16."""
+    from calque.layers.row_linear_kernel import add_norm
+    from calque.layers.row_linear_kernel import linear_rows as kernel
 
     torch.manual_seed(1)
     norm, residual_norm = nn.LayerNorm(width), nn.LayerNorm(size)
@@ -29,12 +31,17 @@ def compare_with_plain(rows: int, width: int, size: int) -> None:
     weight, bias = torch.randn(size, width) / width**0.5, torch.randn(size)
     values, residual = torch.randn(rows, width), torch.randn(rows, size)
     inputs = [Rows(values), *([Rows(values, norm)] if width <= 1024 else [])]
-    added = [None, Rows(residual), Rows(residual, residual_norm)]
     with torch.no_grad():
-        for given, relu, extra in product(inputs, (False, True), added):
-            sum_of, sum_norm = extra or (None, None)
-            found = kernel(*given, weight, bias, relu=relu, added=sum_of, added_norm=sum_norm, tile=ROWS)
-            torch.testing.assert_close(found, linear_rows(given, weight, bias, relu=relu, added=extra))
+        for given, relu in product(inputs, (False, True)):
+            found = kernel(given.values, given.norm, weight, bias, relu=relu, added=None, added_norm=None, tile=ROWS)
+            torch.testing.assert_close(found, linear_rows(given, weight, bias, relu=relu))
+        for added in (Rows(residual), Rows(residual, residual_norm)):
+            expected = linear_sum(values, weight, bias, added=added, norm=residual_norm)
+            found = kernel(values, None, weight, bias, relu=False, added=residual, added_norm=added.norm, tile=ROWS)
+            torch.testing.assert_close(found, expected.values)
+            summed = Rows(*add_norm(F.linear(values, weight, bias), added.normalised(), residual_norm))
+            torch.testing.assert_close(summed.values, expected.values)
+            torch.testing.assert_close(summed.normalised(), expected.normalised())
 
 
 def compare_embedding() -> None:
@@ -58,14 +65,16 @@ def test_the_kernels_compute_what_their_plain_versions_do() -> None:
 
 @pytest.mark.parametrize("place", ["pre", "post"])
 @pytest.mark.parametrize("shared", [None, 1])
-def test_a_block_of_few_rows_is_the_block(place: str, shared: int | None) -> None:
+def test_a_block_read_row_by_row_is_the_block(place: str, shared: int | None) -> None:
     torch.manual_seed(2)
     rows, beams, width, size, source = 6, 3, 8, 5, 4
     shape = BlockShape(width, 2, 20, Dropouts(0.1, 0.1, 0.1), place=place, key_value_heads=shared)  # type: ignore[arg-type]
     block = DecoderBlock(shape, memory_width=width, mixer="attention").double().eval()
     for parameter in block.parameters():
         nn.init.normal_(parameter)
-    assert block.reads_few
+    assert block.reads_rows
+    following = nn.LayerNorm(width).double()
+    nn.init.normal_(following.weight)
     memory = block.cross_attention.remember(torch.randn(rows // beams, source, width).double())
     lengths = torch.tensor([source, 2])
     cache = KeysValues(*(torch.randn(rows, shared or 2, size, 4).double() for _ in range(2)))
@@ -74,24 +83,30 @@ def test_a_block_of_few_rows_is_the_block(place: str, shared: int | None) -> Non
     stream = torch.randn(rows, 1, width).double()
     copies = KeysValues(*(part.clone() for part in cache))
     with torch.no_grad():
-        few = block.read_few(
-            Rows(stream[:, 0]), copies, chunk._replace(ancestors=ancestors.clone()), memory=memory, lengths=lengths
+        rows_after = block.read_rows(
+            block.around_self.start_rows(stream[:, 0]),
+            copies,
+            chunk._replace(ancestors=ancestors.clone()),
+            memory=memory,
+            lengths=lengths,
+            following=following,
         )
         expected, _ = block.read(stream, cache, chunk)
         expected = block.feed(block.cross_attend_once(expected, memory, lengths=lengths))
-    torch.testing.assert_close(few.normalised(), expected[:, 0])
+        expected = following(expected) if place == "pre" else expected
+    torch.testing.assert_close(rows_after.normalised(), expected[:, 0])
     torch.testing.assert_close(copies, cache)
 
 
 def test_only_a_gpu_and_few_rows_use_the_kernel() -> None:
-    assert not fits(torch.zeros(1, 8), normalised=False)
+    assert not is_few(torch.zeros(1, 8), normalised=False)
 
 
 def test_blocks_with_other_parts_are_computed_otherwise() -> None:
     plain = BlockShape(8, 2, 20, Dropouts(0.0, 0.0, 0.0))
     for other in (plain._replace(normalisation="rms"), plain._replace(activation="gelu"), plain._replace(reach=2)):
-        assert not DecoderBlock(other, memory_width=8, mixer="attention").reads_few
-    assert not DecoderBlock(plain, memory_width=8, mixer="ssru").reads_few
+        assert not DecoderBlock(other, memory_width=8, mixer="attention").reads_rows
+    assert not DecoderBlock(plain, memory_width=8, mixer="ssru").reads_rows
 
 
 if __name__ == "__main__":

@@ -1,13 +1,19 @@
-"""`few_rows.linear_rows` as a Triton kernel. Letters: N rows, D input width, F output width."""
+"""The functions of `row_linear` as Triton kernels. Letters: N rows, D input width, F output width."""
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor, nn
 
+from calque.layers.overlap_kernel import await_previous, overlap, start_next
+
 COLUMNS = 16  # outputs of a program: few, so that all of a GPU's processors read the weights
 SMALLEST = 16  # inputs of a tile: tl.dot takes no fewer
-INPUTS = 512  # inputs that a program reads at a time if it need not normalise them
+INPUT_BYTES = 4096  # of a row, read at a time if the program need not normalise it
+import os
+
+ROW_COLUMNS = int(os.environ.get("ROW_COLUMNS", "8"))
+GEMV = os.environ.get("GEMV", "1") == "1"
 
 
 def linear_rows(
@@ -21,16 +27,18 @@ def linear_rows(
     added_norm: nn.LayerNorm | None,
     tile: int,
 ) -> Tensor:
-    """`few_rows.linear_rows` as one kernel: each program computes 16 outputs for all rows (at most `tile` rows).
+    """`row_linear.linear_rows` and `linear_sum` as one kernel: a program computes a few outputs for all rows.
 
-    It rounds to the data type where the plain version does: after the product, the normalisation and the sum.
+    There are at most `tile` rows. The kernel rounds to the data type where the plain version does: after the product,
+    the normalisation and the sum.
     """
     rows, width = values.shape
     assert rows <= tile and values.stride(1) == weight.stride(1) == 1
     outputs = values.new_empty(rows, len(weight))
     residual = outputs if added is None else added
     block = max(triton.next_power_of_2(width), SMALLEST)
-    _linear_rows[(triton.cdiv(len(weight), COLUMNS),)](
+    columns = ROW_COLUMNS if rows == 1 and GEMV else COLUMNS
+    _linear_rows[(triton.cdiv(len(weight), columns),)](
         values,
         values if norm is None else norm.weight,
         values if norm is None else norm.bias,
@@ -48,17 +56,18 @@ def linear_rows(
         residual.stride(0),
         width=width,
         size=len(weight),
-        row_block=tile,
-        column_block=COLUMNS,
-        block=block if norm is not None else min(block, INPUTS),
+        row_block=1 if rows == 1 and GEMV else tile,
+        column_block=columns,
+        block=block if norm is not None else min(block, INPUT_BYTES // values.element_size()),
         residual_block=triton.next_power_of_2(len(weight)),
         has_norm=norm is not None,
         relu=relu,
         has_residual=added is not None,
         has_residual_norm=added_norm is not None,
         exact=values.dtype == torch.float32,
-        num_warps=4,
+        num_warps=4 if width <= 1024 else 8,
         num_stages=4,
+        **overlap(values),
     )
     return outputs
 
@@ -91,27 +100,34 @@ def _linear_rows(
     has_residual: tl.constexpr,
     has_residual_norm: tl.constexpr,
     exact: tl.constexpr,
+    overlaps: tl.constexpr,
 ):
     rows = tl.arange(0, row_block)
     columns = tl.program_id(0) * column_block + tl.arange(0, column_block)
     is_row, is_column = rows < row_count, columns < size
     precision: tl.constexpr = "ieee" if exact else "tf32"
     total = tl.zeros([row_block, column_block], tl.float32)
+    start_next(overlaps)
     for first in tl.static_range(0, width, block):
         places = first + tl.arange(0, block)
         is_place = places < width
+        weights = tl.load(
+            weight + columns[:, None] * weight_row + places[None, :],
+            mask=is_column[:, None] & is_place[None, :],
+            other=0.0,
+        )
+        if first == 0:
+            await_previous(overlaps)
         values = tl.load(
             inputs + rows[:, None] * input_row + places[None, :], mask=is_row[:, None] & is_place[None, :], other=0.0
         )
         if has_norm:
             values = _normalised(values, norm_weight, norm_bias, epsilon, places, is_place, width)
             values = values.to(inputs.dtype.element_ty)
-        weights = tl.load(
-            weight + columns[:, None] * weight_row + places[None, :],
-            mask=is_column[:, None] & is_place[None, :],
-            other=0.0,
-        )
-        total += tl.dot(values, tl.trans(weights), input_precision=precision)
+        if row_block == 1:
+            total += tl.sum(values.to(tl.float32) * weights.to(tl.float32), axis=1)[None, :]
+        else:
+            total += tl.dot(values, tl.trans(weights), input_precision=precision)
     total += tl.load(bias + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
     if relu:
         total = tl.maximum(total, 0.0)
@@ -146,3 +162,58 @@ def _normalised(values, weight, bias, epsilon, places, is_place, width: tl.const
     scale = tl.rsqrt(tl.sum(centred * centred, axis=1) / width + epsilon)
     scaled = centred * scale[:, None] * tl.load(weight + places, mask=is_place, other=0.0).to(tl.float32)[None, :]
     return scaled + tl.load(bias + places, mask=is_place, other=0.0).to(tl.float32)[None, :]
+
+
+def add_norm(outputs: Tensor, stream: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, nn.LayerNorm, Tensor]:
+    """The fields of `row_linear.Rows`: the sum of two tensors [N,F], the normalisation, and the normalised sum."""
+    rows, size = outputs.shape
+    assert outputs.is_contiguous() and stream.stride(1) == 1
+    total, ready = torch.empty_like(outputs), torch.empty_like(outputs)
+    _add_norm[(rows,)](
+        outputs,
+        stream,
+        norm.weight,
+        norm.bias,
+        total,
+        ready,
+        norm.eps,
+        stream.stride(0),
+        size=size,
+        block=triton.next_power_of_2(size),
+        num_warps=4,
+        **overlap(outputs),
+    )
+    return total, norm, ready
+
+
+@triton.jit
+def _add_norm(
+    outputs,
+    stream,
+    weight,
+    bias,
+    total,
+    ready,
+    epsilon,
+    stream_row,
+    size: tl.constexpr,
+    block: tl.constexpr,
+    overlaps: tl.constexpr,
+):
+    start_next(overlaps)
+    row = tl.program_id(0).to(tl.int64)
+    places = tl.arange(0, block)
+    is_place = places < size
+    scales = tl.load(weight + places, mask=is_place, other=0.0).to(tl.float32)
+    shifts = tl.load(bias + places, mask=is_place, other=0.0).to(tl.float32)
+    await_previous(overlaps)
+    values = tl.load(outputs + row * size + places, mask=is_place, other=0.0).to(tl.float32)
+    values += tl.load(stream + row * stream_row + places, mask=is_place, other=0.0).to(tl.float32)
+    rounded = values.to(total.dtype.element_ty)
+    tl.store(total + row * size + places, rounded, mask=is_place)
+    values = rounded.to(tl.float32)
+    mean = tl.sum(values, axis=0) / size
+    centred = tl.where(is_place, values - mean, 0.0)
+    scale = tl.rsqrt(tl.sum(centred * centred, axis=0) / size + epsilon)
+    normalised = centred * scale * scales + shifts
+    tl.store(ready + row * size + places, normalised.to(ready.dtype.element_ty), mask=is_place)
