@@ -77,16 +77,18 @@ MODELS: dict[str, Callable[[], ModelConfig]] = {
     "lstm-fed": lambda: lstm(feeding=True),
     "lstm": lambda: lstm(feeding=False),
 }
-# before: as in version 0.1; eager: uncompiled; uncaptured: compiled, but not captured as CUDA graphs; products and
-# fused-attention: attention by plain products and by torch's fused kernels, instead of a kernel for short sentences
+# before: as in version 0.1; version-3: without `relu_product`; eager: uncompiled; uncaptured: compiled, not captured
+# as CUDA graphs; products and fused-attention: attention by plain products and by torch's fused kernels, instead of a
+# kernel for short sentences
 WAYS: dict[str, dict[str, Any]] = {
     "before": {"arithmetic": 2, "compile": False},
     "before-compiled": {"arithmetic": 2, "compile": True},
-    "eager": {"arithmetic": 3, "compile": False},
-    "now": {"arithmetic": 3, "compile": True},
-    "uncaptured": {"arithmetic": 3, "compile": True},
-    "products": {"arithmetic": 3, "compile": True},
-    "fused-attention": {"arithmetic": 3, "compile": True},
+    "eager": {"arithmetic": 4, "compile": False},
+    "now": {"arithmetic": 4, "compile": True},
+    "version-3": {"arithmetic": 3, "compile": True},
+    "uncaptured": {"arithmetic": 4, "compile": True},
+    "products": {"arithmetic": 4, "compile": True},
+    "fused-attention": {"arithmetic": 4, "compile": True},
 }
 CASES = [
     Case("lstm-fed", 25_000, "before"),
@@ -104,6 +106,7 @@ CASES = [
     Case("base", 65_536, "fused-attention"),
     Case("base", 100_000, "now"),
     Case("big", 65_536, "now"),
+    Case("big", 65_536, "version-3"),
     Case("lstm-fed", 25_000, "eager"),
     Case("base", 131_072, "now"),
 ]

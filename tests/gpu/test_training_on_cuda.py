@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from calque.data.pair_batch import PairBatch
 from calque.data.subword_regularisation import FixedConfig
 from calque.layers.arithmetic import use_arithmetic
+from calque.layers.feed_forward import FeedForward
 from calque.layers.multihead import MultiHead
 from calque.layers.output import FullOutput
 from calque.layers.padded_lstm import padded_lstm
 from calque.layers.padded_output import graph_cross_entropy
 from calque.layers.recurrent import Recurrence
+from calque.layers.relu_product import relu_product
 from calque.layers.short_attention import fits, load_kernel
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.objective import ObjectiveConfig
@@ -141,10 +144,35 @@ def test_the_kernel_for_short_sentences(queries: int, keys: int, width: int, pre
         results = [output, *torch.autograd.grad(output, inputs, slopes)]
         expected = [clear, *torch.autograd.grad(clear, wide, slopes.double())]
         assert_near(results, expected, precision)
+        if queries == keys:
+            joined = torch.cat(
+                [values.detach().transpose(1, 2).flatten(2) for values in inputs], dim=2
+            ).requires_grad_()
+            own = torch.ops.calque.short_self_attention(joined, 3, None if causal else mask, causal)
+            (gradient,) = torch.autograd.grad(own, joined, slopes.transpose(1, 2).flatten(2))
+            assert torch.equal(own, output.transpose(1, 2).flatten(2))
+            assert torch.equal(gradient, torch.cat([part.transpose(1, 2).flatten(2) for part in results[1:]], dim=2))
 
 
-@pytest.mark.parametrize(("with_kernel", "precision"), [(True, "float32"), (True, "bfloat16"), (False, "float32")])
-def test_a_compiled_transformer(with_kernel: bool, precision: str) -> None:
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_product_with_relu(precision: str) -> None:
+    inputs, weight, bias = (
+        torch.randn(shape, device=CUDA, requires_grad=True) for shape in ((3, 7, 64), (96, 64), (96,))
+    )
+    results = []
+    for function in (relu_product, lambda *arguments: F.linear(*arguments).relu()):
+        with casting(precision):
+            outputs = function(inputs, weight, bias)
+        slopes = torch.linspace(-1, 1, outputs.numel(), device=CUDA).view(outputs.shape).to(outputs.dtype)
+        results.append([outputs, *torch.autograd.grad(outputs, (inputs, weight, bias), slopes)])
+    assert_near(results[0], results[1], precision)
+
+
+@pytest.mark.parametrize(
+    ("version", "with_kernel", "precision"),
+    [(4, True, "float32"), (4, True, "bfloat16"), (4, False, "float32"), (3, True, "float32")],
+)
+def test_a_compiled_transformer(version: int, with_kernel: bool, precision: str) -> None:
     """Its products, kernels and graphs; in bfloat16 it is as near to float32 as the uncompiled model is."""
     torch.manual_seed(1)
     config = copy.deepcopy(FAMILIES["transformer"])
@@ -152,7 +180,8 @@ def test_a_compiled_transformer(with_kernel: bool, precision: str) -> None:
         config[side]["dropout"] = 0.0
     clear = Model(ModelConfig.model_validate(config), sizes=Sizes(VOCABULARY, VOCABULARY, joint=True)).to(CUDA).train()
     fast = copy.deepcopy(clear)
-    compile_model(fast, version=3)
+    compile_model(fast, version=version)
+    assert all(layer.is_compiled == (version == 4) for layer in fast.modules() if isinstance(layer, FeedForward))
     for layer in fast.modules():
         if isinstance(layer, MultiHead):
             assert layer.is_compiled and layer.has_kernel

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from calque.layers.dropout import dropout
 from calque.layers.fused_linear import linear_relu
+from calque.layers.relu_product import relu_product
 
 ActivationName = Literal["relu", "gelu", "swiglu"]
 
@@ -19,9 +20,12 @@ class FeedForward(nn.Module):
         self.enter = nn.Linear(width, inner)
         self.leave = nn.Linear(inner, width)
         self.dropout = dropout
+        self.is_compiled = False  # set by `fuse_activations`
 
     def inside(self, inputs: Tensor) -> Tensor:
         """The hidden layer [...,F], after the activation and before the second matrix, given inputs [...,D]."""
+        if self.is_compiled and self.training:
+            return relu_product(inputs, self.enter.weight, self.enter.bias)
         return linear_relu(self.enter, inputs)
 
     def dropped(self, inputs: Tensor) -> Tensor:

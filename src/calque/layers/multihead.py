@@ -117,23 +117,39 @@ class MultiHead(AttentionLayer):
         return queries if turn is None else rotate(queries, turn)
 
     def queries_keys_values(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
-        """`queries` and `remember` of the same inputs, for self-attention; a compiled graph uses `joined`."""
+        """`queries` and `remember` of the same inputs, for self-attention; a compiled graph computes them together."""
         if self.is_compiled:
-            return self.joined(inputs, turn=turn)
+            return self.split_joined(self.joined(inputs), turn=turn)
         return self.queries(inputs, turn=turn), self.remember(inputs, turn=turn)
 
-    def joined(self, inputs: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
-        """Queries, keys and values from a single product with the concatenated weights, in the backward pass too.
+    def joined(self, inputs: Tensor) -> Tensor:
+        """Queries, keys and values in one tensor [B,T,·] from a single product with the concatenated weights.
 
         The compiled graph concatenates the weights while it casts them.
         """
         weight = torch.cat([self.query.weight, self.key_value.weight])
-        projected = F.linear(inputs, weight, torch.cat([self.query.bias, self.key_value.bias]))
+        return F.linear(inputs, weight, torch.cat([self.query.bias, self.key_value.bias]))
+
+    def split_joined(self, projected: Tensor, *, turn: Tensor | None = None) -> tuple[Tensor, KeysValues]:
+        """The queries, keys and values of `joined`; with a `turn` (rotary positions), queries and keys are rotated."""
         sizes = [len(self.query.weight), *2 * [len(self.key_value.weight) // 2]]
         queries, keys, values = (self.split_heads(part) for part in torch.split(projected, sizes, dim=-1))
         if turn is not None:
             queries, keys = rotate(queries, turn), rotate(keys, turn)
         return queries, KeysValues(keys, values)
+
+    def attend_itself(
+        self, inputs: Tensor, mask: Tensor | None, *, causal: bool = False, turn: Tensor | None = None
+    ) -> tuple[Tensor, KeysValues]:
+        """The self-attention [B,T,D] of inputs [B,T,D], and their keys and values."""
+        if not self.is_compiled or turn is not None:
+            queries, memory = self.queries_keys_values(inputs, turn=turn)
+            return self.project_attention(queries, memory, mask, causal=causal), memory
+        projected = self.joined(inputs)
+        queries, memory = self.split_joined(projected)
+        if not self._uses_kernel(queries, memory, mask):
+            return self.project_attention(queries, memory, mask, causal=causal), memory
+        return self.out(torch.ops.calque.short_self_attention(projected, self.heads, mask, causal)), memory
 
     def joined_weights(self) -> tuple[Tensor, Tensor]:
         """The concatenated weights and the concatenated biases of queries, keys and values, for decoding.
@@ -204,7 +220,7 @@ class MultiHead(AttentionLayer):
 
     def _uses_kernel(self, queries: Tensor, memory: KeysValues, mask: Tensor | None) -> bool:
         """Whether the kernel `short_attention` is used: in compiled training on a GPU, without dropout on weights."""
-        is_plain = self.has_kernel and self.training and not self.shows_weights and not self.dropout
+        is_plain = self.has_kernel and self.training and not (self.shows_weights or self.dropout or self.in_float64)
         return is_plain and queries.device.type == "cuda" and fits(queries, memory.keys, mask)
 
     def _is_short(self, queries: Tensor, memory: KeysValues) -> bool:
@@ -253,12 +269,13 @@ class MultiHead(AttentionLayer):
 
         With rotary positions, keys are cached after rotation.
         """
+        if not chunk.past and chunk.ancestors is None:
+            return self.attend_itself(inputs, chunk.mask, causal=True, turn=chunk.turn)
         queries, keys_values = self.queries_keys_values(inputs, turn=chunk.turn)
         if chunk.ancestors is not None:
             return self._read_fixed(queries, keys_values, past, chunk), past
-        if chunk.past:
-            keys_values = past.append(keys_values)
-        return self.project_attention(queries, keys_values, chunk.mask, causal=not chunk.past), keys_values
+        keys_values = past.append(keys_values)
+        return self.project_attention(queries, keys_values, chunk.mask), keys_values
 
     def read_token(self, inputs: Tensor, past: ReadTokens, chunk: Chunk) -> tuple[Tensor, ReadTokens]:
         """`read` for one token per row, with kernels for decoding on a CPU; the output [N,1,D] is not yet projected."""
@@ -322,6 +339,9 @@ class RelativeMultiHead(MultiHead):
 
     has_fixed_cache = False
     has_native = False
+
+    def _uses_kernel(self, _queries: Tensor, _memory: KeysValues, _mask: Tensor | None) -> bool:
+        return False
 
     def __init__(
         self, width: int, *, heads: int, dropout: float, reach: int, key_value_heads: int | None = None

@@ -8,12 +8,9 @@ from torch import Tensor, nn
 from calque.layers.overlap_kernel import await_previous, overlap, start_next
 
 COLUMNS = 16  # outputs of a program: few, so that all of a GPU's processors read the weights
+ROW_COLUMNS = 8  # the same for a single row, which needs no tiles
 SMALLEST = 16  # inputs of a tile: tl.dot takes no fewer
 INPUT_BYTES = 4096  # of a row, read at a time if the program need not normalise it
-import os
-
-ROW_COLUMNS = int(os.environ.get("ROW_COLUMNS", "8"))
-GEMV = os.environ.get("GEMV", "1") == "1"
 
 
 def linear_rows(
@@ -37,7 +34,7 @@ def linear_rows(
     outputs = values.new_empty(rows, len(weight))
     residual = outputs if added is None else added
     block = max(triton.next_power_of_2(width), SMALLEST)
-    columns = ROW_COLUMNS if rows == 1 and GEMV else COLUMNS
+    columns = ROW_COLUMNS if rows == 1 else COLUMNS
     _linear_rows[(triton.cdiv(len(weight), columns),)](
         values,
         values if norm is None else norm.weight,
@@ -56,7 +53,7 @@ def linear_rows(
         residual.stride(0),
         width=width,
         size=len(weight),
-        row_block=1 if rows == 1 and GEMV else tile,
+        row_block=1 if rows == 1 else tile,
         column_block=columns,
         block=block if norm is not None else min(block, INPUT_BYTES // values.element_size()),
         residual_block=triton.next_power_of_2(len(weight)),

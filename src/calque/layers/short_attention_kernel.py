@@ -45,13 +45,8 @@ def short_attention_backward(
 
     With weights p and dp = do·v: dv = pᵀ do, ds = p ∘ (dp − Σ p dp)/√d, dq = ds k, dk = dsᵀ q.
     """
-    slopes = slopes if slopes.stride(3) == 1 else slopes.contiguous()
     results = _per_position(queries), _per_position(keys), _per_position(values)
-    arguments = _arguments(queries, keys, values, mask, causal=causal)
-    strides = [stride for tensor in (slopes, *results) for stride in _strides(tensor)]
-    _backward[(queries.shape[0] * queries.shape[1],)](
-        queries, keys, values, _pointer(mask, queries), slopes, *results, *strides, **arguments
-    )
+    _backpropagate(slopes, queries, keys, values, mask, results, causal=causal)
     return results
 
 
@@ -73,6 +68,72 @@ def _differentiate(ctx, slopes):
 
 
 short_attention.register_autograd(_differentiate, setup_context=_keep)
+
+
+@torch.library.custom_op("calque::short_self_attention", mutates_args=())
+def short_self_attention(projected: Tensor, heads: int, mask: Tensor | None, causal: bool) -> Tensor:
+    """`short_attention` of a sentence over itself, given its queries, keys and values as one tensor [B,T,3·H·d].
+
+    The result is [B,T,H·d]. The gradient is one tensor too, so that the product that made `projected` can read it as it
+    is.
+    """
+    output: Tensor = short_attention(*_parts(projected, heads), mask, causal)
+    return output.transpose(1, 2).flatten(2)
+
+
+@short_self_attention.register_fake
+def _(projected: Tensor, heads: int, mask: Tensor | None, causal: bool) -> Tensor:
+    return projected.new_empty(*projected.shape[:2], projected.shape[2] // 3)
+
+
+@torch.library.custom_op("calque::short_self_attention_backward", mutates_args=())
+def short_self_attention_backward(
+    slopes: Tensor, projected: Tensor, heads: int, mask: Tensor | None, causal: bool
+) -> Tensor:
+    """The gradient [B,T,3·H·d] of queries, keys and values, given that of the output, `slopes` [B,T,H·d]."""
+    result = torch.empty_like(projected, memory_format=torch.contiguous_format)
+    by_head = slopes.unflatten(2, (heads, -1)).transpose(1, 2)
+    _backpropagate(by_head, *_parts(projected, heads), mask, _parts(result, heads), causal=causal)
+    return result
+
+
+@short_self_attention_backward.register_fake
+def _(slopes: Tensor, projected: Tensor, heads: int, mask: Tensor | None, causal: bool) -> Tensor:
+    return torch.empty_like(projected, memory_format=torch.contiguous_format)
+
+
+def _keep_projected(ctx, inputs, output):
+    projected, ctx.heads, mask, ctx.causal = inputs
+    ctx.save_for_backward(projected, mask)
+
+
+def _differentiate_projected(ctx, slopes):
+    projected, mask = ctx.saved_tensors
+    return short_self_attention_backward(slopes, projected, ctx.heads, mask, ctx.causal), None, None, None
+
+
+short_self_attention.register_autograd(_differentiate_projected, setup_context=_keep_projected)
+
+
+Three = tuple[Tensor, Tensor, Tensor]
+
+
+def _parts(projected: Tensor, heads: int) -> Three:
+    """Queries, keys and values, [B,H,T,d] each, as views of one tensor [B,T,3·H·d]."""
+    queries, keys, values = projected.unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    return queries, keys, values
+
+
+def _backpropagate(
+    slopes: Tensor, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, results: Three, *, causal: bool
+) -> None:
+    """Writes the gradients of queries, keys and values into `results`, given that of the output, `slopes` [B,H,T,d]."""
+    slopes = slopes if slopes.stride(3) == 1 else slopes.contiguous()
+    arguments = _arguments(queries, keys, values, mask, causal=causal)
+    strides = [stride for tensor in (slopes, *results) for stride in _strides(tensor)]
+    _backward[(queries.shape[0] * queries.shape[1],)](
+        queries, keys, values, _pointer(mask, queries), slopes, *results, *strides, **arguments
+    )
 
 
 def _per_position(like: Tensor) -> Tensor:

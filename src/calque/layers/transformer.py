@@ -101,12 +101,13 @@ class EncoderBlock(StateLayer):
     def forward(self, stream: Tensor, mask: Tensor, *, turn: Tensor | None = None) -> Tensor:
         """The residual stream [B,S,D] after the block; `mask` is [B,1,1,S], `turn` [1,S,d] (see `rotate`)."""
         inputs, layer = self.around_attention.enter(stream), self.attention
-        queries, keys_values = layer.queries_keys_values(inputs, turn=turn)
         if layer.computes_natively(inputs):
+            queries, keys_values = layer.queries_keys_values(inputs, turn=turn)
             heads = layer.attend_prefix(queries.transpose(1, 2).flatten(2), keys_values, mask[:, 0, 0])
             stream = self.around_attention.leave_through(stream, layer.out, heads)
         else:
-            stream = self.around_attention.leave(stream, layer.project_attention(queries, keys_values, mask))
+            attended, _ = layer.attend_itself(inputs, mask, turn=turn)
+            stream = self.around_attention.leave(stream, attended)
         return self.observed_states(_feed(stream, self.feed_forward, around=self.around_feed_forward))
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from calque.folders.cache import private_cache
+from calque.layers.feed_forward import FeedForward
 from calque.layers.multihead import MultiHead
 from calque.layers.output import FullOutput
 from calque.layers.padded_output import graph_cross_entropy
@@ -26,9 +27,9 @@ def compile_model(model: nn.Module, *, version: int, captured: bool = False, bac
     """Compiles a model's forward and backward pass, with a graph for each batch shape.
 
     `version` is training.arithmetic. From version 3 on, on a GPU, the loss is compiled with the output layer, and
-    `tune_attention` chooses how attention is computed. If passes are also `captured` as CUDA graphs, recurrent models,
-    which have kernels of their own, are not compiled. In a deterministic run, torch autotunes no reduction, so that a
-    resumed run computes the same results.
+    `tune_attention` chooses how attention is computed; from version 4 on, `fuse_activations` joins products and ReLU.
+    If passes are also `captured` as CUDA graphs, recurrent models, which have kernels of their own, are not compiled.
+    In a deterministic run, torch autotunes no reduction, so that a resumed run computes the same results.
     Backends differ only in the kernels that they compile the graphs to.
     """
     settings = torch._dynamo.config  # torch imports it on first access
@@ -37,6 +38,8 @@ def compile_model(model: nn.Module, *, version: int, captured: bool = False, bac
         split_reductions()
         tune_attention(model)
         compile_loss(model, backend=backend)
+    if version >= 4 and next(model.parameters()).is_cuda:
+        fuse_activations(model)
     if not (captured and any(isinstance(part, nn.RNNBase) for part in model.modules())):
         model.compile(backend=backend, dynamic=False)
 
@@ -63,6 +66,13 @@ def tune_attention(model: nn.Module) -> None:
     for layer in model.modules():
         if isinstance(layer, MultiHead):
             layer.is_compiled, layer.has_kernel = True, has_kernel
+
+
+def fuse_activations(model: nn.Module) -> None:
+    """Makes the kernels of products apply ReLU in feed-forward layers."""
+    for layer in model.modules():
+        if isinstance(layer, FeedForward):
+            layer.is_compiled = True
 
 
 def split_reductions() -> None:

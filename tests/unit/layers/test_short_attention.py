@@ -30,6 +30,20 @@ def compare(queries: int, keys: int, kind: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+def compare_joined(size: int, kind: str) -> None:
+    """Queries, keys and values in one tensor: the results and the gradient of three."""
+    torch.manual_seed(1)
+    projected = torch.randn(ROWS, size, 3 * HEADS * WIDTH, requires_grad=True)
+    mask = (torch.arange(size) < torch.randint(1, size + 1, (ROWS, 1)))[:, None, None] if kind == "masked" else None
+    parts = [part.unflatten(2, (HEADS, WIDTH)).transpose(1, 2) for part in projected.chunk(3, dim=2)]
+    apart = torch.ops.calque.short_attention(*parts, mask, kind == "causal").transpose(1, 2).flatten(2)
+    joined = torch.ops.calque.short_self_attention(projected, HEADS, mask, kind == "causal")
+    slopes = torch.randn_like(joined)
+    assert torch.equal(joined, apart)
+    found, expected = (torch.autograd.grad(result, projected, slopes)[0] for result in (joined, apart))
+    assert torch.equal(found, expected)
+
+
 def test_results_and_gradients_are_those_of_plain_products() -> None:
     """In a process of its own, as Triton reads when it is imported that it is to interpret kernels."""
     if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
@@ -72,3 +86,5 @@ if __name__ == "__main__":
     for kind in ("causal", "masked", "neither"):
         for queries, keys in ((5, 5), (7, 20), (33, 33), (3, 64)):
             compare(queries, keys, kind)
+        for size in (5, 33):
+            compare_joined(size, kind)

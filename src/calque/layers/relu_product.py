@@ -1,0 +1,42 @@
+"""A linear layer with ReLU as one kernel, for compiled training on a GPU. Letters: D input width, F output width.
+
+A compiled graph applies ReLU in a kernel of its own, which reads and writes the widest tensor of a Transformer once
+more, and keeps a mask for the gradient. Here the product's kernel applies it, and the gradient needs the output only.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def relu_product(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """max(0, W x + b) […,F], given inputs x […,D]; within autocast, in its data type."""
+    device = inputs.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
+    outputs: Tensor = _relu_product(inputs.flatten(0, -2).to(dtype), weight.to(dtype), bias.to(dtype))
+    return outputs.view(*inputs.shape[:-1], len(weight))
+
+
+@torch.library.custom_op("calque::relu_product", mutates_args=())
+def _relu_product(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if not inputs.is_cuda:
+        return F.linear(inputs, weight, bias).relu_()
+    return torch._addmm_activation(bias, inputs, weight.t())
+
+
+@_relu_product.register_fake
+def _(inputs: Tensor, weight: Tensor, _bias: Tensor) -> Tensor:
+    return inputs.new_empty(len(inputs), len(weight))
+
+
+def _keep(ctx, inputs, output):  # type: ignore[no-untyped-def]
+    ctx.save_for_backward(*inputs[:2], output)
+
+
+def _differentiate(ctx, slopes):  # type: ignore[no-untyped-def]
+    inputs, weight, output = ctx.saved_tensors
+    slopes = torch.where(output > 0, slopes, 0)
+    return slopes @ weight, slopes.t() @ inputs, slopes.sum(dim=0)
+
+
+_relu_product.register_autograd(_differentiate, setup_context=_keep)
