@@ -166,14 +166,15 @@ def decode_once(model: Model, ids: Sequence[Sequence[int]], case: Case, graphs: 
     device = next(model.parameters()).device
     penalty = 0.0 if case.beam == 1 else 0.6
     search = SearchConfig(beam=case.beam, length_penalty=penalty, minimum=TARGET, maximum=TARGET)
-    fillers = usual_size(len(ids)) - len(ids) if graphs is not None else 0
-    source = pad_source([*ids, *[[]] * fillers], size=usual_size if graphs is not None else None)
-    fixed = None
-    if graphs is not None:
+    fillers, fixed = 0, None
+    if graphs is None:
+        source = pad_source(ids)
+        decoding = start_decoding(model, source.to(device), ensemble=Ensemble(), search=search, attention=False)
+    else:
+        fillers = usual_size(len(ids)) - len(ids)
+        source = pad_source([*ids, *[[]] * fillers], size=usual_size)
         fixed = FixedSteps(graphs, len(ids), room_for(int(source.lengths.max()), longest=TARGET + 1))
         decoding = start_with_graphs(model, source, graphs=graphs)
-    else:
-        decoding = start_decoding(model, source.to(device), ensemble=Ensemble(), search=search, attention=False)
     rows = [*[(TARGET, TARGET)] * len(ids), *[(0, 1)] * fillers]
     hypotheses = decode(
         *decoding,

@@ -77,9 +77,9 @@ MODELS: dict[str, Callable[[], ModelConfig]] = {
     "lstm-fed": lambda: lstm(feeding=True),
     "lstm": lambda: lstm(feeding=False),
 }
-# before: as in version 0.1; version-3: without `relu_product`; eager: uncompiled; uncaptured: compiled, not captured
-# as CUDA graphs; products and fused-attention: attention by plain products and by torch's fused kernels, instead of a
-# kernel for short sentences
+# before: as in version 0.1; version-3: as arithmetic of version 3 is; eager: uncompiled; uncaptured: compiled, but not
+# captured as CUDA graphs; products and fused-attention: attention by plain products and by torch's fused kernels,
+# instead of a kernel for short sentences
 WAYS: dict[str, dict[str, Any]] = {
     "before": {"arithmetic": 2, "compile": False},
     "before-compiled": {"arithmetic": 2, "compile": True},

@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from calque.engine.ensemble import start_with_graphs
 from calque.layers.best_words import best_words
 from calque.layers.row_attention import attend_cached, attend_shared
 from calque.layers.row_linear import Rows, linear_rows, linear_sum
 from calque.objectives.decoding_step import decoding_step
+from calque.search import graphs
 from calque.search.beam import BestK, Goal, beam_search
 from calque.search.fixed_beam import Eager, FixedStep, FixedSteps, fixed_beam_search
 from calque.search.graphs import Graphs
@@ -195,3 +197,35 @@ def test_graphs_find_what_the_clear_search_finds(name: str, copies: int) -> None
         for _ in range(2):
             actual = fixed_beam_search(step, state, context, beams=beams, fixed=fixed, **arguments)
             laws.same(actual, expected, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["transformer-pre", "transformer-post", "luong-general-feeding"])
+def test_searches_of_different_shapes_share_their_graphs(
+    name: str, dtype: torch.dtype, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Encoding, start and steps, with batches that shrink and grow; only three graphs are kept, so most are evicted.
+
+    The same kernels run eagerly give the same results, bit for bit.
+    """
+    monkeypatch.setattr(graphs, "KEPT", 3)
+    model = loud(build(name)).to(DEVICE, dtype)
+    generator, kept, eager = torch.Generator().manual_seed(seed), RUNNER(), Eager()
+    for sentences, longest in ((2, 5), (6, 9), (2, 5), (1, 3), (6, 9), (12, 30), (2, 5)):
+        lengths = torch.randint(1, 8, (sentences,), generator=generator)
+        values = torch.randint(4, 9, (sentences, 8), generator=generator)
+        maximum = torch.randint(2, longest + 1, (sentences,), generator=generator)
+        found = []
+        for runner in (kept, eager):
+            decoding = start_with_graphs(model, Padded(values, lengths), graphs=runner)
+            results = fixed_beam_search(
+                *decoding,
+                beams=2,
+                goal=Goal(Scoring(0.6)),
+                limits=Limits(maximum.to(DEVICE), torch.ones_like(maximum).to(DEVICE)),
+                marks=laws.MARKS,
+                source_lengths=lengths.to(DEVICE),
+                fixed=FixedSteps(runner, sentences, 8),
+            )
+            found.append(results)
+        assert found[0] == found[1]

@@ -22,8 +22,8 @@ from calque.layers.output import FullOutput
 from calque.layers.padded_lstm import padded_lstm
 from calque.layers.padded_output import graph_cross_entropy
 from calque.layers.recurrent import Recurrence
-from calque.layers.relu_product import relu_product
 from calque.layers.short_attention import fits, load_kernel
+from calque.layers.trained_linear_relu import trained_linear_relu
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.objective import ObjectiveConfig
 from calque.tasks.translation import Translation
@@ -160,9 +160,9 @@ def test_a_product_with_relu(precision: str) -> None:
         torch.randn(shape, device=CUDA, requires_grad=True) for shape in ((3, 7, 64), (96, 64), (96,))
     )
     results = []
-    for function in (relu_product, lambda *arguments: F.linear(*arguments).relu()):
+    for function in (trained_linear_relu, lambda inputs, **layer: F.linear(inputs, **layer).relu()):
         with casting(precision):
-            outputs = function(inputs, weight, bias)
+            outputs = function(inputs, weight=weight, bias=bias)
         slopes = torch.linspace(-1, 1, outputs.numel(), device=CUDA).view(outputs.shape).to(outputs.dtype)
         results.append([outputs, *torch.autograd.grad(outputs, (inputs, weight, bias), slopes)])
     assert_near(results[0], results[1], precision)
@@ -181,7 +181,7 @@ def test_a_compiled_transformer(version: int, with_kernel: bool, precision: str)
     clear = Model(ModelConfig.model_validate(config), sizes=Sizes(VOCABULARY, VOCABULARY, joint=True)).to(CUDA).train()
     fast = copy.deepcopy(clear)
     compile_model(fast, version=version)
-    assert all(layer.is_compiled == (version == 4) for layer in fast.modules() if isinstance(layer, FeedForward))
+    assert all(layer.fuses_relu == (version == 4) for layer in fast.modules() if isinstance(layer, FeedForward))
     for layer in fast.modules():
         if isinstance(layer, MultiHead):
             assert layer.is_compiled and layer.has_kernel

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from tests.conftest import environment
 from torch import Tensor
 
-from calque.tensors import Padded, at_last, best_candidates, length_mask, map_rows, reverse_within, select_rows
+from calque.tensors import (
+    Padded,
+    at_last,
+    best_candidates,
+    copied_to_host,
+    length_mask,
+    map_rows,
+    reverse_within,
+    select_rows,
+)
 
 SIZE = 6
 lengths = st.lists(st.integers(0, SIZE), min_size=1, max_size=4)
@@ -161,3 +170,12 @@ def test_the_best_of_many_are_found_in_blocks_and_after_the_last_whole_block(siz
     values, indices = best_candidates(scores, count=count)
     assert torch.equal(values, expected.values[:, :count])
     assert torch.equal(indices, expected.indices[:, :count])
+
+
+def test_copies_on_the_host_do_not_change_with_the_originals() -> None:
+    """Of a GPU's tensors; those of a CPU are there already."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    tree = (torch.arange(3, device=device), (torch.ones(2, 2, device=device), None))
+    first, (second, nothing) = copied_to_host(tree)
+    assert nothing is None and first.device.type == second.device.type == "cpu"
+    assert first.tolist() == [0, 1, 2] and second.tolist() == [[1, 1], [1, 1]]

@@ -12,7 +12,7 @@ from calque.models.model import Model
 from calque.objectives.decoding_step import decoding_step, language_step, listed_step
 from calque.search.ensemble import ensemble as ensemble_step
 from calque.search.ensemble import fused
-from calque.search.graphs import Graphs
+from calque.search.fixed_beam import Runner
 from calque.search.settings import SearchConfig
 from calque.search.step import Step
 from calque.tensors import Padded
@@ -73,7 +73,7 @@ def start_decoding(
     return Decoding(step, (decoding.state, language.start(len(source.lengths))), (decoding.context, ()))
 
 
-def start_with_graphs(model: Model, source: Padded, *, graphs: Graphs) -> Decoding:
+def start_with_graphs(model: Model, source: Padded, *, graphs: Runner) -> Decoding:
     """Like `start_decoding`, for a single model whose steps are captured as CUDA graphs. The source may be on the CPU.
 
     The encoder is captured as a graph too, unless it needs the lengths of the sources on the CPU.

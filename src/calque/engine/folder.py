@@ -5,6 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import torch
+
 from calque.config import Config, Values, check, read_toml
 from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision, multiplies_int8
 from calque.engine.captioner import Captioner
@@ -264,7 +266,7 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
         pack(loaded.model)
     elif chosen_device.type == "cuda":
         pad(loaded.model)
-        if isinstance(loaded, Translator):
+        if isinstance(loaded, Translator) and torch.version.hip is None:
             loaded.graphs = Graphs()
     return loaded
 

@@ -12,7 +12,7 @@ from calque.engine.truncation import Truncated, truncate
 from calque.evaluation.confidence import Confidence
 from calque.models.model import Model
 from calque.objectives.decoding_step import pad_source
-from calque.search.graphs import Graphs
+from calque.search.fixed_beam import Runner
 from calque.search.settings import SearchConfig
 from calque.statistics.shortlist import Shortlist
 from calque.text import NumberedText, Tokenizer, Tokenizers, number_source, number_target
@@ -29,7 +29,7 @@ class TranslationModels(NamedTuple):
     confidence: Confidence | None = None
     length_profile: LengthProfile | None = None
     shortlist: Shortlist | None = None
-    graphs: Graphs | None = None  # on a GPU: search replays its steps
+    graphs: Runner | None = None  # on a GPU: search replays its steps
 
     @property
     def attends(self) -> bool:

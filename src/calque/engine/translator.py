@@ -22,7 +22,7 @@ from calque.evaluation.confidence import Confidence
 from calque.layers.int8 import parameter_count
 from calque.models.model import Model, ModelConfig
 from calque.objectives.cross_entropy import mean_loss
-from calque.search.graphs import Graphs
+from calque.search.fixed_beam import Runner
 from calque.search.settings import SearchConfig, batch_positions
 from calque.statistics.shortlist import Shortlist
 from calque.text import Tokenizers
@@ -48,7 +48,7 @@ class Translator(EmbedsText):
         self.confidence: Confidence | None = None
         self.length_profile: LengthProfile | None = None
         """The lengths of the model's training lines; None if the model was saved without them."""
-        self.graphs: Graphs | None = None
+        self.graphs: Runner | None = None
         """Search steps captured as CUDA graphs; None without an NVIDIA GPU."""
         self.shortlist: Shortlist | None = None
         """The words that a source is likely to be translated to; None unless `calque shortlist` has added them."""

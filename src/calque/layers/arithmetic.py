@@ -5,7 +5,7 @@
 | 1 | torch's own dropout and packed LSTM; the loss from the logits of all positions at once |
 | 2 | on a CPU, `dropout` with masks from 16-bit numbers, `packed_lstm`, and the loss and its gradient in chunks |
 | 3 | on a GPU, `padded_output`, `padded_lstm` and fused LSTM cells; in compiled graphs, `short_attention` |
-| 4 | in compiled graphs on a GPU, `relu_product` |
+| 4 | in compiled graphs on a GPU, `trained_linear_relu`, and `short_self_attention` within sentences |
 
 Results differ from version to version: in the last digits, and in the masks that dropout draws (decision 25).
 """

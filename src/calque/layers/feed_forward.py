@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from calque.layers.dropout import dropout
 from calque.layers.fused_linear import linear_relu
-from calque.layers.relu_product import relu_product
+from calque.layers.trained_linear_relu import trained_linear_relu
 
 ActivationName = Literal["relu", "gelu", "swiglu"]
 
@@ -20,12 +20,12 @@ class FeedForward(nn.Module):
         self.enter = nn.Linear(width, inner)
         self.leave = nn.Linear(inner, width)
         self.dropout = dropout
-        self.is_compiled = False  # set by `fuse_activations`
+        self.fuses_relu = False  # set by `fuse_activations`
 
     def inside(self, inputs: Tensor) -> Tensor:
         """The hidden layer [...,F], after the activation and before the second matrix, given inputs [...,D]."""
-        if self.is_compiled and self.training:
-            return relu_product(inputs, self.enter.weight, self.enter.bias)
+        if self.fuses_relu and self.training:
+            return trained_linear_relu(inputs, weight=self.enter.weight, bias=self.enter.bias)
         return linear_relu(self.enter, inputs)
 
     def dropped(self, inputs: Tensor) -> Tensor:

@@ -84,8 +84,9 @@ class MultiHead(AttentionLayer):
         self.key_value_heads = key_value_heads or heads
         self.head_width = width // heads
         self.dropout = dropout
-        self.is_compiled = False  # set by `tune_attention`, as is the next
+        self.is_compiled = False  # set by `tune_attention`, as are the next two
         self.has_kernel = False  # for attention over short sentences
+        self.joins_gradients = False  # of queries, keys and values, in that kernel
         self._joined: tuple[tuple[object, ...], tuple[Tensor, Tensor]] | None = None
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(memory_width, 2 * self.key_value_heads * self.head_width)
@@ -138,11 +139,11 @@ class MultiHead(AttentionLayer):
             queries, keys = rotate(queries, turn), rotate(keys, turn)
         return queries, KeysValues(keys, values)
 
-    def attend_itself(
+    def self_attend(
         self, inputs: Tensor, mask: Tensor | None, *, causal: bool = False, turn: Tensor | None = None
     ) -> tuple[Tensor, KeysValues]:
         """The self-attention [B,T,D] of inputs [B,T,D], and their keys and values."""
-        if not self.is_compiled or turn is not None:
+        if not self.joins_gradients or turn is not None:
             queries, memory = self.queries_keys_values(inputs, turn=turn)
             return self.project_attention(queries, memory, mask, causal=causal), memory
         projected = self.joined(inputs)
@@ -270,7 +271,7 @@ class MultiHead(AttentionLayer):
         With rotary positions, keys are cached after rotation.
         """
         if not chunk.past and chunk.ancestors is None:
-            return self.attend_itself(inputs, chunk.mask, causal=True, turn=chunk.turn)
+            return self.self_attend(inputs, chunk.mask, causal=True, turn=chunk.turn)
         queries, keys_values = self.queries_keys_values(inputs, turn=chunk.turn)
         if chunk.ancestors is not None:
             return self._read_fixed(queries, keys_values, past, chunk), past
@@ -339,9 +340,6 @@ class RelativeMultiHead(MultiHead):
 
     has_fixed_cache = False
     has_native = False
-
-    def _uses_kernel(self, _queries: Tensor, _memory: KeysValues, _mask: Tensor | None) -> bool:
-        return False
 
     def __init__(
         self, width: int, *, heads: int, dropout: float, reach: int, key_value_heads: int | None = None

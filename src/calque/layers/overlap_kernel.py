@@ -13,18 +13,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 16  # with more, the programs of the next kernel take the place of those that still work
+OVERLAPPING_ROWS = 16  # with more, the programs of the next kernel take the place of those that still work
 
 
 def overlap(rows: Tensor) -> dict[str, Any]:
     """The launch options of a kernel that works on these rows [N,...]: whether it overlaps with its neighbours."""
-    overlaps = len(rows) <= ROWS and _can_overlap(rows.device)
+    overlaps = len(rows) <= OVERLAPPING_ROWS and _can_overlap(rows.device)
     return {"overlaps": overlaps, **({"launch_pdl": True} if overlaps else {})}
 
 
 @cache
 def _can_overlap(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    return is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 @triton.jit

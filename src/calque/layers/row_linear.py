@@ -23,11 +23,11 @@ class Rows(NamedTuple):
 
     values: Tensor  # [N,D]
     norm: nn.LayerNorm | None = None
-    ready: Tensor | None = None  # norm(values), if it has been computed already
+    normalised_values: Tensor | None = None  # norm(values), if they have been computed already
 
     def normalised(self) -> Tensor:
-        if self.ready is not None:
-            return self.ready
+        if self.normalised_values is not None:
+            return self.normalised_values
         return self.values if self.norm is None else self.norm(self.values)
 
 
@@ -46,7 +46,7 @@ def linear_rows(inputs: Rows, weight: Tensor, bias: Tensor, *, relu: bool = Fals
 
 def linear_sum(inputs: Tensor, weight: Tensor, bias: Tensor, *, added: Rows, norm: nn.LayerNorm) -> Rows:
     """W x + b + norm(a) [N,F], with the normalisation `norm` to be applied next; `added` are the rows a with theirs."""
-    if is_few(inputs, normalised=False):
+    if is_few(inputs, normalised=False) and (added.norm is None or is_few(added.values, normalised=True)):
         from calque.layers.row_linear_kernel import linear_rows as fast  # needs Triton
 
         values, added_norm, _ = added
@@ -55,11 +55,12 @@ def linear_sum(inputs: Tensor, weight: Tensor, bias: Tensor, *, added: Rows, nor
     if inputs.is_cuda and inputs.dtype != torch.float64:
         from calque.layers.row_linear_kernel import add_norm  # needs Triton
 
-        return Rows(*add_norm(outputs, stream, norm))
+        total, normalised = add_norm(outputs, stream, norm=norm)
+        return Rows(total, norm, normalised)
     return Rows(stream + outputs, norm)
 
 
 def is_few(values: Tensor, *, normalised: bool) -> bool:
     """Whether one kernel computes a layer for rows [N,D]: at most 16, on a GPU and, if `normalised`, not too wide."""
-    is_few = values.is_cuda and len(values) <= ROWS and values.dtype in WIDEST
-    return is_few and not (normalised and values.shape[1] > WIDEST[values.dtype])
+    has_kernel = values.is_cuda and len(values) <= ROWS and values.dtype in WIDEST
+    return has_kernel and not (normalised and values.shape[1] > WIDEST[values.dtype])

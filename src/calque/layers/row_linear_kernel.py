@@ -140,9 +140,7 @@ def _linear_rows(
                 mask=is_row[:, None] & is_place[None, :],
                 other=0.0,
             ).to(tl.float32)
-            mean = tl.sum(whole, axis=1) / size
-            centred = tl.where(is_place[None, :], whole - mean[:, None], 0.0)
-            scale = tl.rsqrt(tl.sum(centred * centred, axis=1) / size + residual_epsilon)
+            mean, scale = _moments(whole, residual_epsilon, is_place, size)
             own = (own - mean[:, None]) * scale[:, None]
             own *= tl.load(residual_weight + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
             own += tl.load(residual_bias + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
@@ -153,34 +151,41 @@ def _linear_rows(
 
 @triton.jit
 def _normalised(values, weight, bias, epsilon, places, is_place, width: tl.constexpr):
+    """Layer norm of rows [·,D]."""
     wide = values.to(tl.float32)
-    mean = tl.sum(wide, axis=1) / width
+    mean, scale = _moments(wide, epsilon, is_place, width)
     centred = tl.where(is_place[None, :], wide - mean[:, None], 0.0)
-    scale = tl.rsqrt(tl.sum(centred * centred, axis=1) / width + epsilon)
     scaled = centred * scale[:, None] * tl.load(weight + places, mask=is_place, other=0.0).to(tl.float32)[None, :]
     return scaled + tl.load(bias + places, mask=is_place, other=0.0).to(tl.float32)[None, :]
 
 
-def add_norm(outputs: Tensor, stream: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, nn.LayerNorm, Tensor]:
-    """The fields of `row_linear.Rows`: the sum of two tensors [N,F], the normalisation, and the normalised sum."""
+@triton.jit
+def _moments(values, epsilon, is_place, width: tl.constexpr):
+    """The means of rows [·,D], and one over their standard deviations."""
+    mean = tl.sum(values, axis=1) / width
+    centred = tl.where(is_place[None, :], values - mean[:, None], 0.0)
+    return mean, tl.rsqrt(tl.sum(centred * centred, axis=1) / width + epsilon)
+
+
+def add_norm(outputs: Tensor, stream: Tensor, *, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    """The sum of two tensors [N,F], and the normalised sum."""
     rows, size = outputs.shape
     assert outputs.is_contiguous() and stream.stride(1) == 1
-    total, ready = torch.empty_like(outputs), torch.empty_like(outputs)
+    total, normalised = torch.empty_like(outputs), torch.empty_like(outputs)
     _add_norm[(rows,)](
         outputs,
         stream,
         norm.weight,
         norm.bias,
         total,
-        ready,
+        normalised,
         norm.eps,
         stream.stride(0),
         size=size,
         block=triton.next_power_of_2(size),
         num_warps=4,
-        **overlap(outputs),
     )
-    return total, norm, ready
+    return total, normalised
 
 
 @triton.jit
@@ -190,27 +195,19 @@ def _add_norm(
     weight,
     bias,
     total,
-    ready,
+    normalised,
     epsilon,
     stream_row,
     size: tl.constexpr,
     block: tl.constexpr,
-    overlaps: tl.constexpr,
 ):
-    start_next(overlaps)
     row = tl.program_id(0).to(tl.int64)
     places = tl.arange(0, block)
     is_place = places < size
-    scales = tl.load(weight + places, mask=is_place, other=0.0).to(tl.float32)
-    shifts = tl.load(bias + places, mask=is_place, other=0.0).to(tl.float32)
-    await_previous(overlaps)
     values = tl.load(outputs + row * size + places, mask=is_place, other=0.0).to(tl.float32)
     values += tl.load(stream + row * stream_row + places, mask=is_place, other=0.0).to(tl.float32)
     rounded = values.to(total.dtype.element_ty)
     tl.store(total + row * size + places, rounded, mask=is_place)
-    values = rounded.to(tl.float32)
-    mean = tl.sum(values, axis=0) / size
-    centred = tl.where(is_place, values - mean, 0.0)
-    scale = tl.rsqrt(tl.sum(centred * centred, axis=0) / size + epsilon)
-    normalised = centred * scale * scales + shifts
-    tl.store(ready + row * size + places, normalised.to(ready.dtype.element_ty), mask=is_place)
+    result = _normalised(rounded[None, :], weight, bias, epsilon, places, is_place, size)
+    result = tl.reshape(result, [block]).to(normalised.dtype.element_ty)
+    tl.store(normalised + row * size + places, result, mask=is_place)

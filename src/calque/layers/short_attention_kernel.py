@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+QueriesKeysValues = tuple[Tensor, Tensor, Tensor]
+
 
 @torch.library.custom_op("calque::short_attention", mutates_args=())
 def short_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
@@ -46,7 +48,7 @@ def short_attention_backward(
     With weights p and dp = do·v: dv = pᵀ do, ds = p ∘ (dp − Σ p dp)/√d, dq = ds k, dk = dsᵀ q.
     """
     results = _per_position(queries), _per_position(keys), _per_position(values)
-    _backpropagate(slopes, queries, keys, values, mask, results, causal=causal)
+    _backpropagate(slopes, (queries, keys, values), mask=mask, causal=causal, results=results)
     return results
 
 
@@ -74,8 +76,8 @@ short_attention.register_autograd(_differentiate, setup_context=_keep)
 def short_self_attention(projected: Tensor, heads: int, mask: Tensor | None, causal: bool) -> Tensor:
     """`short_attention` of a sentence over itself, given its queries, keys and values as one tensor [B,T,3·H·d].
 
-    The result is [B,T,H·d]. The gradient is one tensor too, so that the product that made `projected` can read it as it
-    is.
+    The result is [B,T,H·d]. The gradient is one tensor too, so that the backward pass of the projection reads it
+    without a copy.
     """
     output: Tensor = short_attention(*_parts(projected, heads), mask, causal)
     return output.transpose(1, 2).flatten(2)
@@ -93,7 +95,7 @@ def short_self_attention_backward(
     """The gradient [B,T,3·H·d] of queries, keys and values, given that of the output, `slopes` [B,T,H·d]."""
     result = torch.empty_like(projected, memory_format=torch.contiguous_format)
     by_head = slopes.unflatten(2, (heads, -1)).transpose(1, 2)
-    _backpropagate(by_head, *_parts(projected, heads), mask, _parts(result, heads), causal=causal)
+    _backpropagate(by_head, _parts(projected, heads), mask=mask, causal=causal, results=_parts(result, heads))
     return result
 
 
@@ -115,19 +117,17 @@ def _differentiate_projected(ctx, slopes):
 short_self_attention.register_autograd(_differentiate_projected, setup_context=_keep_projected)
 
 
-Three = tuple[Tensor, Tensor, Tensor]
-
-
-def _parts(projected: Tensor, heads: int) -> Three:
+def _parts(projected: Tensor, heads: int) -> QueriesKeysValues:
     """Queries, keys and values, [B,H,T,d] each, as views of one tensor [B,T,3·H·d]."""
     queries, keys, values = projected.unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
     return queries, keys, values
 
 
 def _backpropagate(
-    slopes: Tensor, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, results: Three, *, causal: bool
+    slopes: Tensor, operands: QueriesKeysValues, *, mask: Tensor | None, causal: bool, results: QueriesKeysValues
 ) -> None:
-    """Writes the gradients of queries, keys and values into `results`, given that of the output, `slopes` [B,H,T,d]."""
+    """Writes the gradients of the operands into `results`, given that of the output, `slopes` [B,H,T,d]."""
+    queries, keys, values = operands
     slopes = slopes if slopes.stride(3) == 1 else slopes.contiguous()
     arguments = _arguments(queries, keys, values, mask, causal=causal)
     strides = [stride for tensor in (slopes, *results) for stride in _strides(tensor)]

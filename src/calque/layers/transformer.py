@@ -106,7 +106,7 @@ class EncoderBlock(StateLayer):
             heads = layer.attend_prefix(queries.transpose(1, 2).flatten(2), keys_values, mask[:, 0, 0])
             stream = self.around_attention.leave_through(stream, layer.out, heads)
         else:
-            attended, _ = layer.attend_itself(inputs, mask, turn=turn)
+            attended, _ = layer.self_attend(inputs, mask, turn=turn)
             stream = self.around_attention.leave(stream, attended)
         return self.observed_states(_feed(stream, self.feed_forward, around=self.around_feed_forward))
 

@@ -355,7 +355,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         """`forward` for one token per row, with caches of fixed size; all sentences must have equally many rows."""
         stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
         blocks = self._blocks()
-        if self.rotary is None and stream.is_cuda and all(block.reads_rows for block in blocks):
+        if self.rotary is None and all(block.reads_rows for block in blocks):
             following = [*(block.around_self.norm for block in blocks[1:]), self.norm]
             rows = blocks[0].around_self.start_rows(stream[:, 0])
             for block, past, memory, norm in zip(blocks, state.past, context.memory, following, strict=True):

@@ -113,9 +113,9 @@ def pad_source(ids: Sequence[Sequence[int]], *, size: Callable[[int], int] | Non
 
     `size` maps the length of the longest row to the padded size of all rows.
     """
-    lengths = np.array([len(row) + 1 for row in ids])
+    lengths = np.array([len(row) + 1 for row in ids], dtype=np.int64)
     longest = int(lengths.max())
-    values = np.full((len(ids), longest if size is None else size(longest)), PAD)
+    values = np.full((len(ids), longest if size is None else size(longest)), PAD, dtype=np.int64)
     places = np.arange(values.shape[1])
     flat = np.fromiter(chain.from_iterable(ids), dtype=np.int64, count=int(lengths.sum()) - len(ids))
     values[places < lengths[:, None] - 1] = flat

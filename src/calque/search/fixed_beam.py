@@ -49,8 +49,8 @@ class Runner(Protocol):
         """The result of `function(*inputs)`, where inputs and result are trees of tensors."""
         ...
 
-    def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> Beams:
-        """The search state after several steps."""
+    def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> tuple[Beams, Batch]:
+        """The search state after several steps, and the batch."""
         ...
 
 
@@ -60,10 +60,10 @@ class Eager:
     def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Any) -> Tree:
         return function(*inputs)
 
-    def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> Beams:
+    def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> tuple[Beams, Batch]:
         for _ in range(STEPS):
             beams = advance(beams, batch)
-        return beams
+        return beams, batch
 
 
 class FixedSteps(NamedTuple):
@@ -116,7 +116,7 @@ def fixed_beam_search(
             found, batch = moved(found, batch, batch.sentence.new_tensor(range(len(batch.sentence))), size=size)
         if (abandoned := hooks.given_up(batch.sentence)) is not None:
             found = found._replace(done=found.done | abandoned)
-        found = runner.run(advance, (plan, key), found, batch)
+        found, batch = runner.run(advance, (plan, key), found, batch)
         length += STEPS
         done = found.done.tolist()
         left = done.count(False)

@@ -11,7 +11,7 @@ from calque.search.fixed_beam import Advance, Eager, Tree
 from calque.search.fixed_state import Batch, Beams
 from calque.tensors import map_rows
 
-KEPT = 32  # graphs of different shapes
+KEPT = 64  # graphs of different shapes
 
 
 class Captured(NamedTuple):
@@ -27,12 +27,15 @@ class Graphs:
 
     The model's weights must not change, nor move in memory. Only one search may run at a time, as all batches of the
     same shapes use the same tensors. A graph that is captured with another graph's results as inputs reads them where
-    they are; other inputs are copied into tensors of its own.
+    they are; other inputs are copied into tensors of its own. All graphs share the memory of their temporary tensors:
+    a replay may overwrite the results of graphs that were captured later, so results must be used, or copied into the
+    inputs of the next graph, before another graph is replayed.
     """
 
     def __init__(self) -> None:
         self._captured: OrderedDict[Hashable, Captured] = OrderedDict()
-        self._running: tuple[Captured, Batch] | None = None  # what `run` replayed last, and the batch in its inputs
+        self._running: Captured | None = None  # what `run` replayed last
+        self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
 
     def __len__(self) -> int:
@@ -45,19 +48,18 @@ class Graphs:
         captured.graph.replay()
         return captured.outputs  # type: ignore[no-any-return]
 
-    def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> Beams:
-        """The search state after several steps of `fixed_beam_search`; the next call overwrites the state's tensors."""
+    def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> tuple[Beams, Batch]:
+        """The search state after several steps, and the batch; the next call overwrites their tensors."""
 
         def steps(static: tuple[Beams, Batch]) -> None:
-            _copy(Eager().run(advance, key, *static), to=static[0])
+            _copy(Eager().run(advance, key, *static)[0], to=static[0])
 
-        captured, loaded = self._running or (None, None)
-        if captured is None or captured.inputs[0] is not beams or loaded is not batch:
-            captured = self._find(key, (beams, batch), steps)
+        captured = self._running
+        if captured is None or captured.inputs[0] is not beams or captured.inputs[1] is not batch:
+            captured = self._running = self._find(key, (beams, batch), steps)
             _copy((beams, batch), to=captured.inputs)
-            self._running = captured, batch
         captured.graph.replay()
-        return captured.inputs[0]  # type: ignore[no-any-return]
+        return captured.inputs  # type: ignore[no-any-return]
 
     def _find(self, key: Hashable, inputs: Any, function: Callable[[Any], Any]) -> Captured:
         whole_key = (key, tuple((leaf.shape, leaf.dtype) for leaf in _leaves(inputs)))
@@ -70,24 +72,27 @@ class Graphs:
         return captured
 
     def _capture(self, function: Callable[[Any], Any], inputs: Any) -> Captured:
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
-        static = {id(leaf) for captured in self._captured.values() for leaf in _leaves(captured.outputs)}
-        inputs = map_rows(lambda leaf: leaf if id(leaf) in static else leaf.clone(), inputs)
-        before = map_rows(torch.clone, inputs)
-        stream, current = torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(current)
+        if self._stream is None:
+            self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()  # type: ignore[no-untyped-call]
+        results = {id(leaf) for captured in self._captured.values() for leaf in _leaves(captured.outputs)}
+        inputs = map_rows(lambda leaf: leaf if id(leaf) in results else leaf.clone(), inputs)
+        shared = [leaf for leaf in _leaves(inputs) if id(leaf) in results]
+        before = [leaf.clone() for leaf in shared]
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(stream):
-            function(inputs)  # compiles kernels and lets libraries allocate memory
-            torch.cuda.synchronize()
-            graph.capture_begin(self._pool, capture_error_mode="thread_local")
-            try:
-                outputs = function(inputs)
-            finally:
-                graph.capture_end()
-        current.wait_stream(stream)
-        _copy(before, to=inputs)  # as the function may change them
+        try:
+            with torch.cuda.stream(self._stream):
+                function(inputs)  # compiles kernels and lets libraries allocate memory
+                torch.cuda.synchronize()
+                graph.capture_begin(self._pool, capture_error_mode="thread_local")
+                try:
+                    outputs = function(inputs)
+                finally:
+                    graph.capture_end()
+        finally:
+            current.wait_stream(self._stream)
+            _copy(before, to=shared)  # as the function may have changed them
         return Captured(graph, inputs, outputs)
 
 

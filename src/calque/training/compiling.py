@@ -36,7 +36,7 @@ def compile_model(model: nn.Module, *, version: int, captured: bool = False, bac
     settings.recompile_limit = max(settings.recompile_limit, GRAPHS)  # beyond it, shapes would silently run uncompiled
     if version >= 3 and next(model.parameters()).is_cuda:
         split_reductions()
-        tune_attention(model)
+        tune_attention(model, joins_gradients=version >= 4)
         compile_loss(model, backend=backend)
     if version >= 4 and next(model.parameters()).is_cuda:
         fuse_activations(model)
@@ -55,7 +55,7 @@ def compile_loss(model: nn.Module, *, backend: str) -> None:
             layer.padded_loss = torch.compile(graph_cross_entropy, backend=backend, dynamic=False)
 
 
-def tune_attention(model: nn.Module) -> None:
+def tune_attention(model: nn.Module, *, joins_gradients: bool) -> None:
     """Makes attention compute queries, keys and values in one product, and use a kernel for short sentences.
 
     Without Triton, attention over short sentences uses plain products. A Transformer base trains 1.07 times as fast
@@ -66,13 +66,14 @@ def tune_attention(model: nn.Module) -> None:
     for layer in model.modules():
         if isinstance(layer, MultiHead):
             layer.is_compiled, layer.has_kernel = True, has_kernel
+            layer.joins_gradients = joins_gradients and type(layer) is MultiHead  # without relative positions
 
 
 def fuse_activations(model: nn.Module) -> None:
     """Makes the kernels of products apply ReLU in feed-forward layers."""
     for layer in model.modules():
         if isinstance(layer, FeedForward):
-            layer.is_compiled = True
+            layer.fuses_relu = True
 
 
 def split_reductions() -> None:

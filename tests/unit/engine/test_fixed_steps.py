@@ -1,6 +1,6 @@
 """Translation on tensors of fixed shape, as on a GPU, gives what the other searches give; here without graphs."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +10,6 @@ from calque.engine import Request
 from calque.engine.translator import Translator
 from calque.errors import CalqueError
 from calque.search.fixed_beam import Eager
-from calque.search.graphs import Graphs
 from calque.search.settings import SearchConfig
 
 LINES = ["the cat", "a cat sat on the mat and the dog too", "", "dog", "the the the the the the", "a b c"]
@@ -34,7 +33,7 @@ def on_fixed_shapes(translator: Translator) -> tuple[Translator, WithoutGraphs]:
     """The same translator, whose search runs on tensors of fixed shape."""
     other = Translator(translator.model, translator.tokenizers, config=translator.config, search=translator.search)
     graphs = WithoutGraphs()
-    other.graphs = cast(Graphs, graphs)
+    other.graphs = graphs
     return other, graphs
 
 

@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 from itertools import product
+from typing import Any, NamedTuple, cast
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.layers.embedding import UNKNOWN, embed_at
@@ -39,9 +40,9 @@ def compare_with_plain(rows: int, width: int, size: int) -> None:
             expected = linear_sum(values, weight, bias, added=added, norm=residual_norm)
             found = kernel(values, None, weight, bias, relu=False, added=residual, added_norm=added.norm, tile=ROWS)
             torch.testing.assert_close(found, expected.values)
-            summed = Rows(*add_norm(F.linear(values, weight, bias), added.normalised(), residual_norm))
-            torch.testing.assert_close(summed.values, expected.values)
-            torch.testing.assert_close(summed.normalised(), expected.normalised())
+            total, normalised = add_norm(F.linear(values, weight, bias), added.normalised(), norm=residual_norm)
+            torch.testing.assert_close(total, expected.values)
+            torch.testing.assert_close(normalised, expected.normalised())
 
 
 def compare_embedding() -> None:
@@ -98,8 +99,27 @@ def test_a_block_read_row_by_row_is_the_block(place: str, shared: int | None) ->
     torch.testing.assert_close(copies, cache)
 
 
+class OnGPU(NamedTuple):
+    """What `is_few` reads of a tensor [N,D]."""
+
+    shape: tuple[int, int]
+    dtype: torch.dtype = torch.bfloat16
+    is_cuda: bool = True
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
 def test_only_a_gpu_and_few_rows_use_the_kernel() -> None:
-    assert not is_few(torch.zeros(1, 8), normalised=False)
+    def is_used(*shape: int, normalised: bool = False, **others: Any) -> bool:
+        return is_few(cast(Tensor, OnGPU(cast(tuple[int, int], shape), **others)), normalised=normalised)
+
+    assert is_used(1, 8) and is_used(16, 4096) and is_used(3, 1024, normalised=True)
+    assert not is_used(1, 8, is_cuda=False)
+    assert not is_used(17, 8)
+    assert not is_used(1, 8, dtype=torch.float64)
+    assert not is_used(1, 1025, normalised=True)
+    assert not is_used(1, 513, normalised=True, dtype=torch.float32)
 
 
 def test_blocks_with_other_parts_are_computed_otherwise() -> None:

@@ -9,22 +9,22 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def relu_product(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def trained_linear_relu(inputs: Tensor, *, weight: Tensor, bias: Tensor) -> Tensor:
     """max(0, W x + b) […,F], given inputs x […,D]; within autocast, in its data type."""
     device = inputs.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
-    outputs: Tensor = _relu_product(inputs.flatten(0, -2).to(dtype), weight.to(dtype), bias.to(dtype))
+    outputs: Tensor = _linear_relu(inputs.flatten(0, -2).to(dtype), weight.to(dtype), bias.to(dtype))
     return outputs.view(*inputs.shape[:-1], len(weight))
 
 
-@torch.library.custom_op("calque::relu_product", mutates_args=())
-def _relu_product(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+@torch.library.custom_op("calque::linear_relu", mutates_args=())
+def _linear_relu(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if not inputs.is_cuda:
         return F.linear(inputs, weight, bias).relu_()
     return torch._addmm_activation(bias, inputs, weight.t())
 
 
-@_relu_product.register_fake
+@_linear_relu.register_fake
 def _(inputs: Tensor, weight: Tensor, _bias: Tensor) -> Tensor:
     return inputs.new_empty(len(inputs), len(weight))
 
@@ -35,8 +35,8 @@ def _keep(ctx, inputs, output):  # type: ignore[no-untyped-def]
 
 def _differentiate(ctx, slopes):  # type: ignore[no-untyped-def]
     inputs, weight, output = ctx.saved_tensors
-    slopes = torch.where(output > 0, slopes, 0)
+    slopes = torch.where(output <= 0, 0, slopes)  # as torch does where the output is NaN
     return slopes @ weight, slopes.t() @ inputs, slopes.sum(dim=0)
 
 
-_relu_product.register_autograd(_differentiate, setup_context=_keep)
+_linear_relu.register_autograd(_differentiate, setup_context=_keep)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from calque.layers.feed_forward import FeedForward
-from calque.layers.relu_product import relu_product
+from calque.layers.trained_linear_relu import trained_linear_relu
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
@@ -15,11 +15,13 @@ def test_it_is_relu_of_the_product(backend: str | None, dtype: torch.dtype | Non
     torch.manual_seed(1)
     shapes = ((2, 5, 7), (11, 7), (11,))
     inputs, weight, bias = (torch.randn(shape, requires_grad=True) for shape in shapes)
-    function = relu_product if backend is None else torch.compile(relu_product, backend=backend, fullgraph=True)
+    function = (
+        trained_linear_relu if backend is None else torch.compile(trained_linear_relu, backend=backend, fullgraph=True)
+    )
     results = []
-    for compute in (function, lambda *arguments: F.linear(*arguments).relu()):
+    for compute in (function, lambda inputs, **layer: F.linear(inputs, **layer).relu()):
         with torch.autocast("cpu", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
-            outputs = compute(inputs, weight, bias)
+            outputs = compute(inputs, weight=weight, bias=bias)
         assert outputs.dtype == (dtype or torch.float32)
         slopes = torch.linspace(-1, 1, outputs.numel()).view(outputs.shape).to(outputs.dtype)
         results.append([outputs, *torch.autograd.grad(outputs, (inputs, weight, bias), slopes)])
@@ -30,15 +32,24 @@ def test_it_is_relu_of_the_product(backend: str | None, dtype: torch.dtype | Non
 def test_a_compiled_feed_forward_layer_uses_it_in_training_only(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def counted(*arguments: Tensor) -> Tensor:
-        calls.append(arguments)
-        return relu_product(*arguments)
+    def counted(inputs: Tensor, **layer: Tensor) -> Tensor:
+        calls.append(inputs)
+        return trained_linear_relu(inputs, **layer)
 
-    monkeypatch.setattr("calque.layers.feed_forward.relu_product", counted)
+    monkeypatch.setattr("calque.layers.feed_forward.trained_linear_relu", counted)
     layer, inputs = FeedForward(6, inner=9, dropout=0.0), torch.randn(3, 6)
     expected = layer(inputs)
-    layer.is_compiled = True
+    layer.fuses_relu = True
     torch.testing.assert_close(layer.eval()(inputs), expected)
     assert not calls
     torch.testing.assert_close(layer.train()(inputs), expected)
     assert len(calls) == 1
+
+
+def test_the_gradient_of_a_bad_output_is_bad() -> None:
+    """As with torch's ReLU, so that the update is not performed."""
+    weight, bias = torch.full((2, 3), torch.nan, requires_grad=True), torch.zeros(2)
+    outputs = trained_linear_relu(torch.ones(1, 3), weight=weight, bias=bias)
+    assert outputs.isnan().all()
+    (gradient,) = torch.autograd.grad(outputs, weight, torch.full((1, 2), 5.0))
+    assert (gradient == 5).all()
