@@ -17,6 +17,8 @@ import json
 import re
 import tarfile
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +136,22 @@ def write_corpus(archive: Path, out: Path, *, train: int, test: int, seed: int =
     recordings = read_recordings(archive)
     if missing := sorted(set(SPEAKERS) - set(recordings)):
         raise ValueError(f"{archive}: no recordings of {', '.join(missing)}")
-    for number, speaker in enumerate(SPEAKERS):
-        for place, (name, strings) in enumerate((("train", train), ("test", test))):
-            own_seed = 1000 * seed + 2 * number + place
-            write_strings(
-                recordings[speaker], out / speaker, name=name, strings=strings, seed=own_seed, speaker=speaker
+    with ProcessPoolExecutor(len(SPEAKERS), mp_context=get_context("spawn")) as pool:
+        written = [
+            pool.submit(
+                write_strings,
+                recordings[speaker],
+                out / speaker,
+                name=name,
+                strings=strings,
+                seed=1000 * seed + 2 * number + place,
+                speaker=speaker,
             )
+            for number, speaker in enumerate(SPEAKERS)
+            for place, (name, strings) in enumerate((("train", train), ("test", test)))
+        ]
+    for future in written:
+        future.result()
 
 
 def _pause(generator: np.random.Generator) -> Samples:
@@ -168,7 +180,8 @@ def _level(sound: Samples) -> float:
 
 def _coloured(length: int, generator: np.random.Generator) -> NDArray[np.float64]:
     """Noise of mean square 1, with a random colour between white and pink."""
-    spectrum = np.fft.rfft(generator.normal(size=length))
+    size = 1 << (length - 1).bit_length()  # transforms of other sizes can take ten times as long
+    spectrum = np.fft.rfft(generator.normal(size=size))
     spectrum[1:] *= np.arange(1, len(spectrum)) ** (-generator.uniform(0, 1) / 2)
-    noise = np.fft.irfft(spectrum, length)
+    noise = np.fft.irfft(spectrum)[:length]
     return np.asarray(noise / np.sqrt((noise**2).mean()))
