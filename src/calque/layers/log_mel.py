@@ -175,3 +175,20 @@ class Normalise(nn.Module):
         if self.over == "global":
             self.mean.copy_(mean)
             self.deviation.copy_(deviation.clamp(min=1e-3))
+
+
+def smooth_spectra(features: Tensor, *, coefficients: int) -> Tensor:
+    """The features [B,F,M] rebuilt from the first K coefficients of each frame's discrete cosine transform.
+
+    These are the coefficients that MFCCs consist of (Davis and Mermelstein 1980). They follow formants, but not the
+    harmonics of a voice, which narrow bands resolve. The result is C Cᵀ x for a frame x [M], where the
+    columns of C [M,K] are orthonormal: cₖ(m) ∝ cos(π k (m + ½) / M).
+    """
+    bands = features.shape[-1]
+    orders = torch.arange(coefficients, device=features.device, dtype=features.dtype)
+    middles = (torch.arange(bands, device=features.device, dtype=features.dtype) + 0.5) / bands
+    cosines = torch.cos(math.pi * middles[:, None] * orders)
+    cosines = cosines / torch.linalg.vector_norm(cosines, dim=0)
+    with torch.autocast(features.device.type, enabled=False):
+        smooth: Tensor = features @ (cosines @ cosines.T)
+    return smooth

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from calque.config import Config
 from calque.layers.bounds import Width
 from calque.layers.dropout import dropout
-from calque.layers.log_mel import LogMel, Normalise
+from calque.layers.log_mel import LogMel, Normalise, smooth_spectra
 from calque.layers.perturbation import PerturbationConfig, add_noise, equalise, random_warps
 from calque.layers.spec_augment import SpecAugmentConfig, spec_augment
 from calque.models.interfaces import Inputs
@@ -54,6 +54,7 @@ class SpeechInputs(Inputs):
         bands: int,
         normalise: NormaliseOver,
         dynamic_range: float,
+        cepstrum: int | None = None,
         augmentation: SpecAugmentConfig,
         perturbation: PerturbationConfig,
         subsampling: SubsamplingConfig,
@@ -62,6 +63,7 @@ class SpeechInputs(Inputs):
         super().__init__()
         self.log_mel = LogMel(rate, bands=bands)
         self.normalise = Normalise(bands, over=normalise, dynamic_range=dynamic_range)
+        self.cepstrum = cepstrum
         self.augmentation = augmentation
         self.perturbation = perturbation
         channels = [1, *[subsampling.channels] * subsampling.layers]
@@ -88,7 +90,10 @@ class SpeechInputs(Inputs):
         frames = frames._replace(placed_lengths=frames.lengths.to(device, non_blocking=True))
         if self.training and self.perturbation.equaliser:
             frames = frames._replace(values=equalise(frames.values, strength=self.perturbation.equaliser))
-        return frames._replace(values=self.normalise(frames))
+        values = self.normalise(frames)
+        if self.cepstrum is not None:
+            values = smooth_spectra(values, coefficients=self.cepstrum)
+        return frames._replace(values=values)
 
     def forward(self, source: Padded) -> Padded:
         """Vectors [B,S,E], given recordings [B,W]."""

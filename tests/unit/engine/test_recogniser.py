@@ -267,3 +267,9 @@ def test_characters_are_joined_to_words_with_times() -> None:
         ("ab", 0.0, round(3 * step, 3)),
         ("c", round(6 * step, 3), round(7 * step, 3)),
     ]
+
+
+def test_more_cepstral_coefficients_than_bands_are_rejected() -> None:
+    assert RecogniserConfig(features=20, cepstrum=20).cepstrum == 20
+    with pytest.raises(ValueError, match="cepstrum = 21 must not be above features = 20"):
+        RecogniserConfig(features=20, cepstrum=21)

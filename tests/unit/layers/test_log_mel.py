@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from calque.layers.log_mel import FLOOR, LogMel, Normalise, mel_filters
+from calque.layers.log_mel import FLOOR, LogMel, Normalise, mel_filters, smooth_spectra
 from calque.layers.spec_augment import SpecAugmentConfig, spec_augment
 from calque.tensors import Padded
 
@@ -98,6 +98,19 @@ def test_features_relative_to_the_peak_are_bels_above_silence(seed: int) -> None
                 assert float(features[row, frame, band]) == pytest.approx(expected, abs=1e-9)
     assert_close(layer(Padded((1000 * power).log(), lengths)), features, rtol=0, atol=1e-9)
     assert layer.mean_of(Padded(features, lengths)) is not None and not layer.state_dict()
+
+
+def test_smoothed_spectra_have_only_the_first_cepstral_coefficients(seed: int) -> None:
+    """What remains is the best approximation by slow cosines; with all coefficients, nothing changes."""
+    features = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(seed)).double()
+    cosines = np.array([[np.cos(np.pi * order * (band + 0.5) / 12) for order in range(12)] for band in range(12)])
+    for kept in (1, 4, 12):
+        smooth = smooth_spectra(features, coefficients=kept)
+        for frame, result in zip(features.flatten(0, 1).numpy(), smooth.flatten(0, 1).numpy(), strict=True):
+            weights = np.linalg.lstsq(cosines[:, :kept], frame, rcond=None)[0]
+            np.testing.assert_allclose(result, cosines[:, :kept] @ weights, atol=1e-9)
+    assert_close(smooth, features, rtol=0, atol=1e-9)
+    assert not smooth_spectra(torch.zeros(1, 3, 12), coefficients=4).any()  # silence stays silence
 
 
 def test_masks_cover_blocks_within_their_bounds_and_depend_on_the_generator_alone() -> None:
