@@ -201,6 +201,7 @@ def test_graphs_find_what_the_clear_search_finds(name: str, copies: int) -> None
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["transformer-pre", "transformer-post", "luong-general-feeding"])
+@torch.no_grad()
 def test_searches_of_different_shapes_share_their_graphs(
     name: str, dtype: torch.dtype, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from calque.layers.overlap_kernel import await_previous, overlap, start_next
 
 COLUMNS = 16  # outputs of a program: few, so that all of a GPU's processors read the weights
-ROW_COLUMNS = 8  # the same for a single row, which needs no tiles
+ROW_COLUMNS = 4  # the same for a single row, which needs no tiles
 SMALLEST = 16  # inputs of a tile: tl.dot takes no fewer
 INPUT_BYTES = 4096  # of a row, read at a time if the program need not normalise it
 
