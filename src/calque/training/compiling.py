@@ -70,7 +70,11 @@ def tune_attention(model: nn.Module, *, joins_gradients: bool) -> None:
 
 
 def fuse_activations(model: nn.Module) -> None:
-    """Makes the kernels of products apply ReLU in feed-forward layers."""
+    """Makes the kernels of products apply ReLU in feed-forward layers.
+
+    With `joins_gradients` of `tune_attention`, a Transformer big trains 1.026 times as fast
+    (benchmarks/results/train_h200_2026-11-18.md).
+    """
     for layer in model.modules():
         if isinstance(layer, FeedForward):
             layer.fuses_relu = True
