@@ -2,8 +2,8 @@
 
 A sub-layer of a Transformer normalises its input, multiplies it with a matrix and adds the residual stream. For 16 rows
 or fewer, this is one kernel here instead of three to five. For more rows, which need a library's tiled product, the sum
-and the normalisation of the next sub-layer are one kernel: with 128 sentences, a `base` model decodes 1.23 times as fast
-on an H200 (benchmarks/results/decode-gpu_nvidia-h200_2026-11-18.md, with the gains for few rows).
+and the normalisation of the next sub-layer are one kernel: on an H200, a `base` model decodes 128 sentences 1.23 times
+as fast (benchmarks/results/decode-gpu_nvidia-h200_2026-11-18.md, with the gains for few rows).
 
 Letters: N rows, D input width, F output width.
 """
