@@ -9,13 +9,13 @@ is resumed. KEY=VALUE are settings for all trainings.
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from recipes.digits.corpus import SPEAKERS, VERSION, write_corpus
 from recipes.runner.arguments import split_assignments
+from recipes.runner.evaluating import evaluation
 from recipes.runner.files import write_json
 from recipes.runner.pages import table, write_page
 from recipes.runner.results import mean
@@ -40,25 +40,15 @@ def job(tested: str, *, corpus: Path, out: Path, device: str, settings: list[str
         begin += ["--audio", str(corpus / speaker / "train.jsonl")]
     begin += ["--valid-audio", str(corpus / selecting / "test.jsonl"), f"training.device={device}", *settings]
     test = corpus / tested / "test.jsonl"
-    score = [sys.executable, "-m", "recipes.digits.run", "--score", str(folder), str(test), str(result), device]
     return Job(
         tested,
         folder,
         (
             Stage("training", lambda: train_command(folder, begin), folder / "trained"),
-            Stage("testing", lambda: score, result),
+            evaluation(result, folder, "--audio", str(test), "--device", device, name="testing"),
         ),
         summary=lambda: f"WER {json.loads(result.read_bytes())['wer']['rate']:.2f} %",
     )
-
-
-def score(run: str, test: str, result: str, device: str) -> int:
-    """Writes the error rates of `calque evaluate` for a run."""
-    command = [sys.executable, "-m", "calque", "evaluate", run, "--audio", test, "--json", "--device", device]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    if done.returncode == 0:
-        write_json(Path(result), json.loads(done.stdout))
-    return done.returncode
 
 
 def collect(out: Path) -> dict[str, Any]:
@@ -98,8 +88,6 @@ def page(results: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--score"]:
-        return score(*arguments[1:])
     given, settings = split_assignments(arguments)
     options = _parser().parse_args(given)
     out = options.out.absolute()

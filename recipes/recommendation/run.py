@@ -10,13 +10,13 @@ trainings except that of `popularity`, which only counts items.
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from recipes.recommendation.generate import write_records
 from recipes.runner.arguments import parser_of, split_assignments
+from recipes.runner.evaluating import evaluation
 from recipes.runner.files import write_json
 from recipes.runner.pages import mean_and_range, table, write_page
 from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
@@ -60,25 +60,15 @@ def job(entry: Entry, seed: int, *, corpus: Path, out: Path, settings: list[str]
     result = folder / "result.json"
     begin = ["--config", str(HERE / f"{entry.name}.toml"), "--sequences", str(corpus), f"seed={seed}"]
     begin += [] if entry.is_counted else settings
-    score = [sys.executable, "-m", "recipes.recommendation.run", "--score", str(folder), str(corpus), str(result)]
     return Job(
         folder.name,
         folder,
         (
             Stage("training", lambda: train_command(folder, begin), folder / "trained"),
-            Stage("scoring", lambda: score, result),
+            evaluation(result, folder, "--sequences", str(corpus)),
         ),
         summary=lambda: f"NDCG@10 {json.loads(result.read_bytes())['ndcg@10']['value']:.4f}",
     )
-
-
-def score(run: Path, corpus: Path, result: Path) -> int:
-    """Writes the scores of `calque evaluate` for a run: those of the last item of every user."""
-    command = [sys.executable, "-m", "calque", "evaluate", str(run), "--sequences", str(corpus), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    if done.returncode == 0:
-        write_json(result, json.loads(done.stdout))
-    return done.returncode
 
 
 def collect(out: Path) -> dict[str, list[dict[str, float]]]:
@@ -112,8 +102,6 @@ def _cells(runs: list[dict[str, float]]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--score"]:
-        return score(*map(Path, arguments[1:]))
     arguments, settings = split_assignments(arguments)
     options = _parser().parse_args(arguments)
     try:

@@ -9,7 +9,6 @@ and an interrupted training is resumed. KEY=VALUE are settings for all trainings
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 from calque.evaluation.retrieval import Ranks
 from recipes.retrieval.baselines import lexicon_ranks, ngram_ranks
 from recipes.runner.arguments import parser_of, split_assignments
+from recipes.runner.evaluating import evaluation
 from recipes.runner.files import read_lines, write_json, write_lines
 from recipes.runner.pages import mean_and_range, table, write_page
 from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
@@ -73,26 +73,16 @@ def job(entry: Entry, seed: int, *, corpus: Path, out: Path, settings: list[str]
     )
     begin = ["--config", str(HERE / f"{entry.name}.toml"), "--source", str(train[0]), "--target", str(train[1])]
     begin += ["--valid-source", str(valid[0]), "--valid-target", str(valid[1]), f"seed={seed}", *settings]
-    test = map(str, corpus_files(corpus, TEST))
-    score = [sys.executable, "-m", "recipes.retrieval.run", "--score", str(folder), *test, str(result), *entry.options]
+    source, target = map(str, corpus_files(corpus, TEST))
     return Job(
         folder.name,
         folder,
         (
             Stage("training", lambda: train_command(folder, begin), folder / "trained"),
-            Stage("scoring", lambda: score, result),
+            evaluation(result, folder, "--source", source, "--target", target, *entry.options),
         ),
         summary=lambda: f"top-1 {json.loads(result.read_bytes())['mean']['top1']:.1f} %",
     )
-
-
-def score(run: str, source: str, target: str, result: str, *options: str) -> int:
-    """Writes the scores of `calque evaluate` for a run."""
-    command = [sys.executable, "-m", "calque", "evaluate", run, "--source", source, "--target", target, "--json"]
-    done = subprocess.run([*command, *options], stdout=subprocess.PIPE, check=False)
-    if done.returncode == 0:
-        write_json(Path(result), json.loads(done.stdout))
-    return done.returncode
 
 
 def score_baselines(corpus: Path, out: Path) -> None:
@@ -137,8 +127,6 @@ def page(results: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--score"]:
-        return score(*arguments[1:])
     arguments, settings = split_assignments(arguments)
     options = _parser().parse_args(arguments)
     corpus, out = options.corpus.absolute(), options.out.absolute()

@@ -10,11 +10,11 @@ computed again, and an interrupted training is resumed. KEY=VALUE are settings f
 import argparse
 import gzip
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from recipes.runner.evaluating import evaluation
 from recipes.runner.files import write_json
 from recipes.runner.pages import mean_and_range, table, write_page
 from recipes.runner.results import mean
@@ -67,25 +67,15 @@ def job(entry: Entry, seed: int, *, files: Files, out: Path, settings: list[str]
     result = folder / "result.json"
     begin = ["--config", str(HERE / f"{entry.name}.toml"), "--conll", str(files.train), "--valid-conll", str(files.dev)]
     begin += [*entry.options, f"seed={seed}", *settings]
-    score = [sys.executable, "-m", "recipes.tagging.run", "--score", str(folder), str(files.test), str(result)]
     return Job(
         folder.name,
         folder,
         (
             Stage("training", lambda: train_command(folder, begin), folder / "trained"),
-            Stage("scoring", lambda: score, result),
+            evaluation(result, folder, "--conll", str(files.test)),
         ),
         summary=lambda: f"{entry.metric} {json.loads(result.read_bytes())[entry.metric]:.2f}",
     )
-
-
-def score(run: Path, test: Path, result: Path) -> int:
-    """Writes the scores of `calque evaluate` for a run."""
-    command = [sys.executable, "-m", "calque", "evaluate", str(run), "--conll", str(test), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    if done.returncode == 0:
-        write_json(result, json.loads(done.stdout))
-    return done.returncode
 
 
 def collect(out: Path) -> dict[str, list[float]]:
@@ -116,8 +106,6 @@ def page(results: dict[str, list[float]]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--score"]:
-        return score(*map(Path, arguments[1:]))
     options = _parser().parse_intermixed_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     entries = [entry for entry in ENTRIES if options.only in (None, entry.name)]
