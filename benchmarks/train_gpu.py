@@ -235,6 +235,7 @@ def build(case: Case, *, device: torch.device, folder: Path) -> Updater:
     for layer in model.modules():
         if isinstance(layer, MultiHead) and case.way in ("products", "fused-attention"):
             layer.has_kernel, layer.is_compiled = False, case.way == "products"
+            layer.joins_gradients = False
     return updater
 
 

@@ -36,7 +36,7 @@ QUIETER = 20.0  # dB, the most by which a digit of a training string is attenuat
 NOISE = (18.0, 50.0)  # dB by which the noise of a training string lies below its quietest digit
 FRAME, HOP = 256, 64  # samples, of the frames in which pitch is changed
 WINDOW = np.hanning(FRAME + 1)[:-1]
-CEPSTRUM = 20  # coefficients of a spectral envelope: too few to follow harmonics of up to 400 Hz
+CEPSTRUM = 20  # coefficients of a spectral envelope: too few to follow the harmonics of pitches up to 400 Hz
 MOST_GAIN = 4.0  # of a frequency by an envelope, natural logarithm
 
 Samples = NDArray[Any]
@@ -77,7 +77,7 @@ def digit_string(
     for digit in digits:
         take = takes[digit][int(generator.integers(len(takes[digit])))]
         if varied:
-            take = repitched(take, float(np.exp(generator.uniform(*np.log(PITCH)))))
+            take = repitched(take, float(np.exp(generator.uniform(*np.log(PITCH)))), generator=generator)
             take = take * np.float32(10 ** (-generator.uniform(0, QUIETER) / 20))
             levels.append(_level(take))
         parts += [take, _pause(generator)]
@@ -88,17 +88,22 @@ def digit_string(
     return sound + noise.astype(np.float32), " ".join(WORDS[digit] for digit in digits)
 
 
-def repitched(sound: Samples, factor: float) -> Samples:
+def repitched(sound: Samples, factor: float, *, generator: np.random.Generator) -> Samples:
     """The sound with its pitch multiplied and its duration divided by a factor; its formants stay where they are.
 
-    Resampling moves pitch and formants together. Then every frame's spectral envelope is replaced by the envelope of
-    the original at the same moment. An envelope is the exponential of the log-spectrum's first cepstral coefficients.
+    Resampling moves pitch and formants together. Then the power of every frame and its spectral envelope, which is the
+    spectrum without its higher cepstral coefficients, are replaced by those of the original at the same moment. A lower
+    pitch leaves no sound in the highest frequencies; there, the envelope shapes noise, as fricatives are noise.
     """
-    resampled = np.interp(np.arange(0, len(sound), factor), np.arange(len(sound)), sound)
+    resampled = _resampled(sound, round(len(sound) / factor))
+    if factor < 1:
+        resampled += _above(factor, generator.normal(size=len(resampled))) * np.sqrt((resampled**2).mean())
     starts = np.arange(0, len(resampled) + HOP, HOP)
-    spectra = _spectra(resampled, starts)
-    gains = _log_envelopes(_spectra(sound, np.round(starts * factor).astype(int))) - _log_envelopes(spectra)
-    frames = np.fft.irfft(spectra * np.exp(np.clip(gains, -MOST_GAIN, MOST_GAIN))) * WINDOW
+    spectra, originals = _spectra(resampled, starts), _spectra(sound, np.round(starts * factor).astype(int))
+    gains = np.clip(_log_envelopes(originals) - _log_envelopes(spectra), -MOST_GAIN, MOST_GAIN)
+    shaped = spectra * np.exp(gains)
+    shaped *= np.sqrt((_powers(originals) + 1e-9) / (_powers(shaped) + 1e-9))
+    frames = np.fft.irfft(shaped) * WINDOW
     added, weights = np.zeros((2, int(starts[-1]) + FRAME))
     for start, frame in zip(starts, frames, strict=True):
         added[start : start + FRAME] += frame
@@ -158,10 +163,28 @@ def _pause(generator: np.random.Generator) -> Samples:
     return np.zeros(round(generator.uniform(*PAUSE) * RATE), dtype=np.float32)
 
 
+def _resampled(sound: Samples, length: int) -> NDArray[np.float64]:
+    """The sound as this many samples, without aliasing."""
+    return np.fft.irfft(np.fft.rfft(sound), length) * (length / len(sound))
+
+
+def _above(share: float, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The part of noise above this share of all frequencies."""
+    spectrum = np.fft.rfft(noise)
+    spectrum[: round(share * len(spectrum))] = 0
+    return np.fft.irfft(spectrum, len(noise))
+
+
 def _spectra(sound: Samples, centres: NDArray[np.int64]) -> NDArray[np.complex128]:
     """The spectra [F,Q] of the frames around these samples [F]; there is silence before and after the sound."""
     padded = np.pad(sound, (FRAME // 2, FRAME // 2 + HOP))
     return np.fft.rfft(padded[np.minimum(centres, len(sound) + HOP)[:, None] + np.arange(FRAME)] * WINDOW)
+
+
+def _powers(spectra: NDArray[np.complex128]) -> NDArray[np.float64]:
+    """The power [F,1] of spectra [F,Q]."""
+    powers: NDArray[np.float64] = (np.abs(spectra) ** 2).sum(axis=1, keepdims=True)
+    return powers
 
 
 def _log_envelopes(spectra: NDArray[np.complex128]) -> NDArray[np.float64]:

@@ -168,6 +168,13 @@ def test_a_product_with_relu(precision: str) -> None:
     assert_near(results[0], results[1], precision)
 
 
+def test_nan_passes_the_product_with_relu() -> None:
+    """As with torch's ReLU, so that an update with a bad loss is recognised."""
+    weight = torch.full((16, 8), torch.nan, device=CUDA)
+    outputs = trained_linear_relu(torch.ones(8, 8, device=CUDA), weight=weight, bias=torch.zeros(16, device=CUDA))
+    assert outputs.isnan().all()
+
+
 @pytest.mark.parametrize(
     ("version", "with_kernel", "precision"),
     [(4, True, "float32"), (4, True, "bfloat16"), (4, False, "float32"), (3, True, "float32")],
@@ -184,7 +191,7 @@ def test_a_compiled_transformer(version: int, with_kernel: bool, precision: str)
     assert all(layer.fuses_relu == (version == 4) for layer in fast.modules() if isinstance(layer, FeedForward))
     for layer in fast.modules():
         if isinstance(layer, MultiHead):
-            assert layer.is_compiled and layer.has_kernel
+            assert layer.is_compiled and layer.has_kernel and layer.joins_gradients == (version == 4)
             layer.has_kernel = with_kernel
     batch = batch_of(9, 11).to(CUDA)
     results = [hidden_and_gradients(model, batch, precision) for model in (fast, clear)]

@@ -54,7 +54,7 @@ RECOGNISERS |= {
         encoder=ENCODERS[encoder],
         decoder=DECODERS[decoder],
         normalise={"bahdanau": "none", "gnmt": "peak"}.get(decoder, "utterance"),
-        cepstrum=4 if decoder == "gnmt" else None,
+        cepstrum=4 if decoder == "gnmt" else 0,
         subsampling=SubsamplingConfig(layers=1, channels=3, dropout=0.0),
         **PLAIN,
     )

@@ -172,8 +172,7 @@ def test_the_best_of_many_are_found_in_blocks_and_after_the_last_whole_block(siz
     assert torch.equal(indices, expected.indices[:, :count])
 
 
-def test_copies_on_the_host_do_not_change_with_the_originals() -> None:
-    """Of a GPU's tensors; those of a CPU are there already."""
+def test_tensors_of_a_tree_are_copied_to_the_host() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     tree = (torch.arange(3, device=device), (torch.ones(2, 2, device=device), None))
     first, (second, nothing) = copied_to_host(tree)

@@ -188,7 +188,8 @@ def feature_statistics(model: RecogniserModel, store: Store) -> tuple[Tensor, Te
     total, squares, count = torch.zeros(bands).double(), torch.zeros(bands).double(), 0
     for row in rows.tolist():
         samples = torch.from_numpy(np.array(store[AUDIO].row(row)))
-        features = model.inputs.log_mel(Padded(samples[None], torch.tensor([len(samples)]))).values[0].double()
+        features = model.inputs.log_mel(Padded(samples[None], torch.tensor([len(samples)]))).values
+        features = model.inputs.smoothed(features)[0].double()
         total, squares, count = total + features.sum(0), squares + features.square().sum(0), count + len(features)
     mean = total / count
     return mean.float(), (squares / count - mean.square()).clamp(min=0).sqrt().float()

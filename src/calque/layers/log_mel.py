@@ -1,6 +1,6 @@
 """Log-mel features of audio: the log of the power in triangular mel bands, for frames of 25 ms every 10 ms.
 
-Letters: B recordings, W samples, F frames, M mel bands, Q frequencies of the spectrum.
+Letters: B recordings, W samples, F frames, M mel bands, Q frequencies of the spectrum, K cepstral coefficients.
 """
 
 import math
@@ -184,11 +184,17 @@ def smooth_spectra(features: Tensor, *, coefficients: int) -> Tensor:
     harmonics of a voice, which narrow bands resolve. The result is C Cᵀ x for a frame x [M], where the
     columns of C [M,K] are orthonormal: cₖ(m) ∝ cos(π k (m + ½) / M).
     """
-    bands = features.shape[-1]
-    orders = torch.arange(coefficients, device=features.device, dtype=features.dtype)
-    middles = (torch.arange(bands, device=features.device, dtype=features.dtype) + 0.5) / bands
-    cosines = torch.cos(math.pi * middles[:, None] * orders)
-    cosines = cosines / torch.linalg.vector_norm(cosines, dim=0)
+    matrix = _smoothing(features.shape[-1], coefficients).to(features.device, features.dtype)
     with torch.autocast(features.device.type, enabled=False):
-        smooth: Tensor = features @ (cosines @ cosines.T)
+        smooth: Tensor = features @ matrix
     return smooth
+
+
+@lru_cache(maxsize=8)
+def _smoothing(bands: int, coefficients: int) -> Tensor:
+    """C Cᵀ [M,M] of `smooth_spectra`."""
+    middles = (torch.arange(bands, dtype=torch.float64) + 0.5) / bands
+    cosines = torch.cos(math.pi * middles[:, None] * torch.arange(coefficients, dtype=torch.float64))
+    cosines = cosines / torch.linalg.vector_norm(cosines, dim=0)
+    product: Tensor = cosines @ cosines.T
+    return product

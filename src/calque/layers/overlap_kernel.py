@@ -3,7 +3,7 @@
 A kernel that is launched with the options `overlap(…)` may start while the kernel before it still runs. It calls
 `start_next`, so that the next kernel may start too, then loads what never changes, such as weights, and calls
 `await_previous` before it touches anything else: that returns when all kernels before it have ended. On an H200, a
-`base` model decodes one sentence 1.34 times as fast greedily.
+`base` model decodes one sentence 1.34 times as fast greedily, and 1.06 times with a beam of 5.
 """
 
 from functools import cache

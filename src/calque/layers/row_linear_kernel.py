@@ -127,7 +127,7 @@ def _linear_rows(
             total += tl.dot(values, tl.trans(weights), input_precision=precision)
     total += tl.load(bias + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
     if relu:
-        total = tl.maximum(total, 0.0)
+        total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
     total = total.to(outputs.dtype.element_ty).to(tl.float32)
     cells = is_row[:, None] & is_column[None, :]
     if has_residual:

@@ -49,9 +49,9 @@ class RecogniserConfig(Config):
     bands are relative to the loudest one of the recording. none: features are not normalised."""
     dynamic_range: float = Field(default=40.0, gt=0, le=120)
     """With normalise = "peak": values that are at least this many dB below the peak count as silence."""
-    cepstrum: int | None = Field(default=None, ge=1)
-    """Smooths the spectrum of each frame: only its first cepstral coefficients are kept, as in MFCCs, such as 14 of 40
-    bands. Features then depend less on pitch. By default, spectra are not smoothed."""
+    cepstrum: int = Field(default=0, ge=0)
+    """Smooths the spectrum of each frame before it is normalised: only this many cepstral coefficients are kept, as in
+    MFCCs, such as 10 for 40 bands. Features then depend less on pitch. 0 turns it off."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout on the encoder's output before the CTC head."""
     augmentation: SpecAugmentConfig = SpecAugmentConfig()
@@ -83,8 +83,8 @@ class RecogniserConfig(Config):
             "dynamic_range": (self.normalise == "peak", "normalise = 'peak'"),
         }
         refuse_unused(self, used, info)
-        if self.cepstrum is not None and self.cepstrum > self.features:
-            raise ValueError(f"cepstrum = {self.cepstrum} must not be above features = {self.features}")
+        if self.cepstrum >= self.features:
+            raise ValueError(f"cepstrum = {self.cepstrum} must be below features = {self.features}; 0 turns it off")
         if self.decoder is None:
             return self
         if getattr(self.decoder, "copies", False):

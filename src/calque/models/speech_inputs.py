@@ -42,8 +42,8 @@ class SubsamplingConfig(Config):
 class SpeechInputs(Inputs):
     """Computes the vectors that a speech encoder reads. Law: padding after the end of a recording affects nothing.
 
-    x = layer norm(W conv(… conv(normalised log-mel features)) + b); in training, recordings are perturbed and their
-    features masked by SpecAugment.
+    x = layer norm(W conv(… conv(normalised log-mel features)) + b), with smoothed spectra if `cepstrum` is not 0; in
+    training, recordings are perturbed and their features masked by SpecAugment.
     Without the layer norm, the small initial outputs of the convolutions keep CTC predicting blanks for longer.
     """
 
@@ -54,7 +54,7 @@ class SpeechInputs(Inputs):
         bands: int,
         normalise: NormaliseOver,
         dynamic_range: float,
-        cepstrum: int | None = None,
+        cepstrum: int,
         augmentation: SpecAugmentConfig,
         perturbation: PerturbationConfig,
         subsampling: SubsamplingConfig,
@@ -90,10 +90,11 @@ class SpeechInputs(Inputs):
         frames = frames._replace(placed_lengths=frames.lengths.to(device, non_blocking=True))
         if self.training and self.perturbation.equaliser:
             frames = frames._replace(values=equalise(frames.values, strength=self.perturbation.equaliser))
-        values = self.normalise(frames)
-        if self.cepstrum is not None:
-            values = smooth_spectra(values, coefficients=self.cepstrum)
-        return frames._replace(values=values)
+        return frames._replace(values=self.normalise(frames._replace(values=self.smoothed(frames.values))))
+
+    def smoothed(self, features: Tensor) -> Tensor:
+        """The log-mel features [B,F,M] with smoothed spectra, unless `cepstrum` is 0."""
+        return smooth_spectra(features, coefficients=self.cepstrum) if self.cepstrum else features
 
     def forward(self, source: Padded) -> Padded:
         """Vectors [B,S,E], given recordings [B,W]."""

@@ -42,7 +42,7 @@ Tree = TypeVar("Tree")
 class Runner(Protocol):
     """How functions are run, given a key that identifies them: eagerly, or as graphs (see `graphs`).
 
-    Both methods may return the same tensors at every call, with new values.
+    Results are valid until the next call of either method, which may overwrite their tensors.
     """
 
     def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Any) -> Tree:

@@ -42,14 +42,14 @@ class Graphs:
         return len(self._captured)
 
     def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Any) -> Tree:
-        """The result of `function(*inputs)`; the next call with the same key and shapes overwrites its tensors."""
+        """The result of `function(*inputs)`, valid until another graph is replayed."""
         captured = self._find(key, inputs, lambda static: function(*static))
         _copy(inputs, to=captured.inputs)
         captured.graph.replay()
         return captured.outputs  # type: ignore[no-any-return]
 
     def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> tuple[Beams, Batch]:
-        """The search state after several steps, and the batch; the next call overwrites their tensors."""
+        """The search state after several steps, and the batch, valid until another graph is replayed."""
 
         def steps(static: tuple[Beams, Batch]) -> None:
             _copy(Eager().run(advance, key, *static)[0], to=static[0])

@@ -76,7 +76,8 @@ class TrainingConfig(Config):
     LSTM."""
     arithmetic: Arithmetic = LATEST
     """The version of the arithmetic of a step; a run keeps the version it was started with, so that it can be resumed
-    exactly. 4: in compiled graphs on a GPU, ReLU by the kernels of products; 3: on a GPU, a padded output layer and
+    exactly. 4: in compiled graphs on a GPU, ReLU by the kernels of products, and one gradient for queries, keys and
+    values; 3: on a GPU, a padded output layer and
     LSTMs that read padding; 2: on a CPU, dropout from 16-bit random numbers, the loss in chunks and an LSTM of our own;
     1: as torch computes it."""
     compile: bool = False

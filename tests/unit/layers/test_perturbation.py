@@ -6,7 +6,15 @@ import torch
 from pydantic import ValidationError
 from torch.testing import assert_close
 
-from calque.layers.log_mel import FLOOR, LogMel, Normalise, band_edges, mel_filters, spectrum_frequencies
+from calque.layers.log_mel import (
+    FLOOR,
+    LogMel,
+    Normalise,
+    band_edges,
+    mel_filters,
+    smooth_spectra,
+    spectrum_frequencies,
+)
 from calque.layers.perturbation import (
     PerturbationConfig,
     add_noise,
@@ -131,13 +139,14 @@ def test_an_equaliser_has_no_effect_if_each_band_is_normalised(seed: int) -> Non
     assert_close(equalised, layer(Padded(features, lengths)), rtol=0, atol=1e-9)
 
 
-def inputs(perturbation: PerturbationConfig) -> SpeechInputs:
+def inputs(perturbation: PerturbationConfig, *, cepstrum: int = 0) -> SpeechInputs:
     torch.manual_seed(0)
     return SpeechInputs(
         8000,
         bands=9,
         normalise="peak",
         dynamic_range=40.0,
+        cepstrum=cepstrum,
         augmentation=QUIET,
         perturbation=perturbation,
         subsampling=SubsamplingConfig(layers=1, channels=3, dropout=0.0),
@@ -171,3 +180,16 @@ def test_without_perturbations_nothing_is_drawn(seed: int) -> None:
 def test_bounds_of_noise_in_the_wrong_order_are_rejected() -> None:
     with pytest.raises(ValidationError, match="the first bound must not be above the second"):
         PerturbationConfig(noise=(30, 10))
+
+
+def test_spectra_are_smoothed_before_they_are_normalised(seed: int) -> None:
+    """So that features relative to the peak are at most r / 10, 0 in silence, and 0 after the end of a recording."""
+    plain, smooth = inputs(PerturbationConfig()).eval(), inputs(PerturbationConfig(), cepstrum=3).eval()
+    audio = Padded(torch.randn(2, 4000, generator=torch.Generator().manual_seed(seed)), torch.tensor([4000, 2000]))
+    frames = plain.log_mel(audio._replace(placed_lengths=audio.lengths), dtype=torch.float32)
+    expected = smooth.normalise(frames._replace(values=smooth_spectra(frames.values, coefficients=3)))
+    found = smooth.features(audio)
+    assert_close(found.values, expected)
+    assert not torch.allclose(found.values, plain.features(audio).values)
+    assert found.values.min() >= 0 and found.values.max() <= 4.0
+    assert not found.values[1, int(found.lengths[1]) :].any()

@@ -46,10 +46,11 @@ def test_a_compiled_feed_forward_layer_uses_it_in_training_only(monkeypatch: pyt
     assert len(calls) == 1
 
 
-def test_the_gradient_of_a_bad_output_is_bad() -> None:
-    """As with torch's ReLU, so that the update is not performed."""
+def test_nan_outputs_stay_nan_and_pass_their_gradient_on() -> None:
+    """As with torch's ReLU, so that a bad loss is recognised."""
     weight, bias = torch.full((2, 3), torch.nan, requires_grad=True), torch.zeros(2)
-    outputs = trained_linear_relu(torch.ones(1, 3), weight=weight, bias=bias)
-    assert outputs.isnan().all()
-    (gradient,) = torch.autograd.grad(outputs, weight, torch.full((1, 2), 5.0))
-    assert (gradient == 5).all()
+    for compute in (trained_linear_relu, lambda inputs, **layer: F.linear(inputs, **layer).relu()):
+        outputs = compute(torch.ones(1, 3), weight=weight, bias=bias)
+        assert outputs.isnan().all()
+        (gradient,) = torch.autograd.grad(outputs, weight, torch.full((1, 2), 5.0))
+        assert (gradient == 5).all()

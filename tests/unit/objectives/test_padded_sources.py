@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from calque.objectives.decoding_step import pad_source
-from calque.search.fixed_beam import STEPS, room_for, usual_size
+from calque.search.fixed_beam import usual_size
 from calque.text import EOS, PAD
 
 
@@ -17,9 +17,3 @@ def test_rows_end_in_an_end_mark_and_are_padded(rows, size) -> None:  # type: ig
     expected = [[*row, EOS, *[PAD] * (width - len(row) - 1)] for row in rows]
     assert padded.values.tolist() == expected and padded.values.dtype == torch.long
     assert padded.lengths.tolist() == [len(row) + 1 for row in rows]
-
-
-def test_there_is_room_for_a_usual_translation_but_not_beyond_the_maximum() -> None:
-    assert room_for(20, longest=1000) == usual_size(30 + STEPS) + STEPS
-    assert room_for(20, longest=7) == 8 + STEPS
-    assert room_for(1, longest=1) >= 1 + STEPS

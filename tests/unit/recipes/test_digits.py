@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 from recipes.digits import run
 from recipes.digits.corpus import (
     PITCH,
@@ -75,27 +76,58 @@ def test_digits_of_training_strings_differ_in_level_and_strings_in_noise(archive
     assert max(noises) - min(noises) > 20
 
 
-@pytest.mark.parametrize("factor", [*PITCH, 1.0, 1.2])
-def test_another_pitch_moves_harmonics_but_no_formants(factor: float) -> None:
-    """A vowel of harmonics of 130 Hz, whose formants lie at 700 and 1,800 Hz."""
-    pitch, times = 130, np.arange(4000) / RATE
-    vowel = np.zeros(4000)
+def vowel(*formants: float, pitch: float, size: int = 4000) -> NDArray[np.float64]:
+    """Harmonics of a pitch, loudest at the formants."""
+    times, sound = np.arange(size) / RATE, np.zeros(size)
     for harmonic in np.arange(pitch, RATE / 2, pitch):
-        amplitude = 1 / (1 + ((harmonic - 700) / 120) ** 2) + 0.5 / (1 + ((harmonic - 1800) / 120) ** 2)
-        vowel += 0.1 * amplitude * np.sin(2 * np.pi * harmonic * times)
-    changed = repitched(vowel.astype(np.float32), factor)
-    assert len(changed) == pytest.approx(4000 / factor, abs=2)
-    middle = changed[len(changed) // 2 - 1000 : len(changed) // 2 + 1000]
-    similarity = np.correlate(middle, middle, "full")[len(middle) :]  # to itself, 1, 2, … samples later
-    period = 30 + int(np.argmax(similarity[29:110]))
-    assert RATE / period == pytest.approx(pitch * factor, rel=0.03)
-    power = np.abs(np.fft.rfft(middle * np.hanning(len(middle)))) ** 2
-    frequencies = np.fft.rfftfreq(len(middle), 1 / RATE)
-    for low, formant, high in ((350, 700, 1050), (1450, 1800, 2150)):
-        near = (frequencies > low) & (frequencies < high)
-        assert (power * frequencies)[near].sum() / power[near].sum() == pytest.approx(formant, abs=75)
+        amplitude = sum(1 / (1 + ((harmonic - formant) / 120) ** 2) for formant in formants)
+        sound += 0.03 * amplitude * np.sin(2 * np.pi * harmonic * times)
+    return sound
+
+
+def assert_formant(sound: NDArray[np.float64], formant: float, *, pitch: float) -> None:
+    """The power near a formant is centred on it, as far as harmonics of a pitch can show it."""
+    power = np.abs(np.fft.rfft(sound * np.hanning(len(sound)))) ** 2
+    frequencies = np.fft.rfftfreq(len(sound), 1 / RATE)
+    near = np.abs(frequencies - formant) < 350
+    assert (power * frequencies)[near].sum() / power[near].sum() == pytest.approx(formant, abs=30 + pitch / 2)
+
+
+@pytest.mark.parametrize("factor", [*PITCH, 1.0, 1.2])
+@pytest.mark.parametrize("pitch", [130, 210])
+def test_another_pitch_moves_harmonics_but_no_formants(factor: float, pitch: float) -> None:
+    """Of two vowels, one after the other: each formant at its time, up to 3,300 Hz, and the power of each vowel."""
+    spoken = ((700, 1800, 3300), (450, 2500, 3300))
+    sound = np.concatenate([vowel(*formants, pitch=pitch) for formants in spoken])
+    changed = repitched(sound.astype(np.float32), factor, generator=np.random.default_rng(1))
+    assert len(changed) == pytest.approx(8000 / factor, abs=2)
+    half = len(changed) // 2
+    for formants, part, original in zip(
+        spoken, (changed[:half], changed[half:]), (sound[:4000], sound[4000:]), strict=True
+    ):
+        middle = part[len(part) // 2 - 1000 : len(part) // 2 + 1000]
+        similarity = np.correlate(middle, middle, "full")[len(middle) :]  # to itself, 1, 2, … samples later
+        shortest = round(0.8 * RATE / (pitch * factor))
+        period = shortest + int(np.argmax(similarity[shortest - 1 : 2 * shortest]))
+        assert RATE / period == pytest.approx(pitch * factor, rel=0.04)
+        for formant in formants:
+            assert_formant(middle, formant, pitch=factor * pitch)
+        assert middle.std() == pytest.approx(original.std(), rel=0.1)
     if factor == 1:
-        np.testing.assert_allclose(changed, vowel, atol=1e-6)
+        np.testing.assert_allclose(changed, sound, atol=1e-5)  # float32
+
+
+@pytest.mark.parametrize("factor", [0.7, 0.85, 1.2])
+def test_fricatives_keep_their_spectrum_and_level(factor: float) -> None:
+    spectrum = np.fft.rfft(np.random.default_rng(1).normal(size=4096))
+    frequencies = np.fft.rfftfreq(4096, 1 / RATE)
+    spectrum[(frequencies < 2500) | (frequencies > 3900)] = 0
+    noise = np.fft.irfft(spectrum)
+    changed = repitched(noise.astype(np.float32), factor, generator=np.random.default_rng(2))
+    power = np.abs(np.fft.rfft(changed)) ** 2
+    inside = np.fft.rfftfreq(len(changed), 1 / RATE) > 2400
+    assert power[inside].sum() > 0.97 * power.sum()
+    assert changed.std() == pytest.approx(noise.std(), rel=0.15)
 
 
 def test_the_same_seed_writes_the_same_bytes(archive: Path, tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.conftest import Values, toy_corpus, toy_values
+from torch import nn
 
 from calque.engine import load
 from calque.errors import ConfigError, Interrupted
 from calque.experiment import resume, train
+from calque.layers.multihead import MultiHead, RelativeMultiHead
 from calque.training import learner
-from calque.training.compiling import UNCOMPILED, compile_model, keep_compiled
+from calque.training.compiling import UNCOMPILED, compile_model, keep_compiled, tune_attention
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
 from calque.training.settings import TrainingConfig
@@ -205,3 +207,15 @@ def test_a_folder_named_by_the_environment_is_used(tmp_path: Path) -> None:
     chosen = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "own"), "XDG_CACHE_HOME": str(tmp_path)}
     assert keep_compiled(chosen) is None
     assert not (tmp_path / "calque").exists()
+
+
+def test_only_attention_without_relative_positions_joins_gradients() -> None:
+    layers = nn.ModuleList(
+        [
+            MultiHead(8, memory_width=8, heads=2, dropout=0.0),
+            RelativeMultiHead(8, heads=2, dropout=0.0, reach=2),
+        ]
+    )
+    for joins in (True, False):
+        tune_attention(layers, joins_gradients=joins)
+        assert [layer.joins_gradients for layer in layers] == [joins, False]
