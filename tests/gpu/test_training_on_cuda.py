@@ -17,13 +17,13 @@ from calque.data.pair_batch import PairBatch
 from calque.data.subword_regularisation import FixedConfig
 from calque.layers.arithmetic import use_arithmetic
 from calque.layers.feed_forward import FeedForward
+from calque.layers.fused_linear import trained_linear_relu
 from calque.layers.multihead import MultiHead
 from calque.layers.output import FullOutput
 from calque.layers.padded_lstm import padded_lstm
 from calque.layers.padded_output import graph_cross_entropy
 from calque.layers.recurrent import Recurrence
 from calque.layers.short_attention import fits, load_kernel
-from calque.layers.trained_linear_relu import trained_linear_relu
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.objective import ObjectiveConfig
 from calque.tasks.translation import Translation

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.layers.dropout import dropout
-from calque.layers.fused_linear import linear_relu
-from calque.layers.trained_linear_relu import trained_linear_relu
+from calque.layers.fused_linear import linear_relu, trained_linear_relu
 
 ActivationName = Literal["relu", "gelu", "swiglu"]
 

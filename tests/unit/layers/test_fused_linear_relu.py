@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from calque.layers.feed_forward import FeedForward
-from calque.layers.trained_linear_relu import trained_linear_relu
+from calque.layers.fused_linear import trained_linear_relu
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
