@@ -56,6 +56,11 @@ def without_numbers(value: Any) -> Any:
 def show(page: Page, tab: str) -> None:
     """Opens a tab and waits until its charts are drawn."""
     assert show_tab(page, tab)
+    expect_charts(page, tab)
+
+
+def expect_charts(page: Page, tab: str) -> None:
+    """Waits until the charts of an open tab are drawn: before that, they do not react to keys."""
     expect(page.locator(f".panel-{tab} .chart-plane:not(:has(svg))")).to_have_count(0)
 
 
@@ -106,6 +111,7 @@ def test_the_keyboard_reads_norms(open_page: Open, documents: Callable[[str], Do
     page.locator('[role="tab"][aria-selected="true"]').focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".panel-norms")).to_be_visible()
+    expect_charts(page, "norms")
     page.locator('section[aria-label^="Decoder"] .chart-plane').focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
