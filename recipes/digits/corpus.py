@@ -95,6 +95,7 @@ def repitched(sound: Samples, factor: float, *, generator: np.random.Generator) 
     spectrum without its higher cepstral coefficients, are replaced by those of the original at the same moment. A lower
     pitch leaves no sound in the highest frequencies; there, the envelope shapes noise, as fricatives are noise.
     """
+    sound = sound.astype(np.float64)  # NumPy transforms float32 in float32
     resampled = _resampled(sound, round(len(sound) / factor))
     if factor < 1:
         resampled += _above(factor, generator.normal(size=len(resampled))) * np.sqrt((resampled**2).mean())

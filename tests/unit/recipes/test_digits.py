@@ -90,7 +90,9 @@ def assert_formant(sound: NDArray[np.float64], formant: float, *, pitch: float) 
     power = np.abs(np.fft.rfft(sound * np.hanning(len(sound)))) ** 2
     frequencies = np.fft.rfftfreq(len(sound), 1 / RATE)
     near = np.abs(frequencies - formant) < 350
-    assert (power * frequencies)[near].sum() / power[near].sum() == pytest.approx(formant, abs=30 + pitch / 2)
+    assert (power * frequencies)[near].sum() / power[near].sum() == pytest.approx(
+        formant, abs=75 if pitch < 240 else pitch / 2
+    )
 
 
 @pytest.mark.parametrize("factor", [*PITCH, 1.0, 1.2])
@@ -114,7 +116,7 @@ def test_another_pitch_moves_harmonics_but_no_formants(factor: float, pitch: flo
             assert_formant(middle, formant, pitch=factor * pitch)
         assert middle.std() == pytest.approx(original.std(), rel=0.1)
     if factor == 1:
-        np.testing.assert_allclose(changed, sound, atol=1e-5)  # float32
+        np.testing.assert_allclose(changed, sound, atol=1e-6)
 
 
 @pytest.mark.parametrize("factor", [0.7, 0.85, 1.2])
