@@ -13,7 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.data.batching import BatchConfig
+from calque.data.caption_batch import CaptionBatch
 from calque.data.pair_batch import PairBatch
+from calque.data.speech_batch import SpeechBatch
 from calque.data.subword_regularisation import FixedConfig
 from calque.layers.arithmetic import use_arithmetic
 from calque.layers.feed_forward import FeedForward
@@ -22,10 +25,15 @@ from calque.layers.multihead import MultiHead
 from calque.layers.output import FullOutput
 from calque.layers.padded_lstm import padded_lstm
 from calque.layers.padded_output import graph_cross_entropy
+from calque.layers.perturbation import PerturbationConfig
 from calque.layers.recurrent import Recurrence
 from calque.layers.short_attention import fits, load_kernel
+from calque.layers.spec_augment import SpecAugmentConfig
+from calque.models.captioner import CaptionerConfig, CaptionerModel
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.objectives.objective import ObjectiveConfig
+from calque.models.recogniser import RecogniserModel
+from calque.tasks.captioning import Captioning, CaptioningConfig
+from calque.tasks.recognition import Recognition, RecognitionConfig, loss_parts
 from calque.tasks.translation import Translation
 from calque.tensors import Padded
 from calque.training.capturing import waits_refused
@@ -33,6 +41,7 @@ from calque.training.compiling import compile_model
 from calque.training.distributed import Ranks
 from calque.training.settings import TrainingConfig
 from calque.training.update import MemorySplits, Updater
+from tests.laws.recognisers import RECOGNISERS, SIZES
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU on this machine", allow_module_level=True)
@@ -51,6 +60,16 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "luong without feeding": {"encoder": _ENCODER, "decoder": {**_LUONG, "input_feeding": False}},
     "gru": {"encoder": {**_ENCODER, "cell": "gru"}, "decoder": {**_LUONG, "cell": "gru"}},
     "transformer": {"tie": "all", "encoder": _SIDE, "decoder": _SIDE},
+}
+
+
+CAPTIONERS: dict[str, dict[str, Any]] = {
+    "soft attention": {
+        "image": {"kind": "grid"},
+        "decoder": {"kind": "bahdanau", "cell": "lstm", "bridge": "tanh", "width": 32, "dropout": 0.1},
+        "doubly_stochastic": 0.1,
+    },
+    "Transformer": {"image": {"kind": "patches", "width": 64}, "encoder": _SIDE, "decoder": _SIDE},
 }
 
 
@@ -236,20 +255,24 @@ def batch_of(source: int, target: int, *, seed: int = 1) -> PairBatch:
 
 
 def updater_of(
-    family: str, folder: Path, *settings: tuple[str, Any], captured: bool = True, backend: str = "aot_eager"
+    family: str, folder: Path, *settings: tuple[str, Any], captured: bool = True, backend: str | None = "aot_eager"
 ) -> Updater:
-    """An updater of a compiled run; most tests leave out the compiler's own kernels, which take long to compile."""
+    """An updater of a run that is captured and, unless `backend` is None, compiled.
+
+    Most tests leave out the compiler's own kernels, which take long to compile.
+    """
     torch.manual_seed(1)
     model = Model(ModelConfig.model_validate(FAMILIES[family]), sizes=Sizes(VOCABULARY, VOCABULARY, joint=True))
     model = model.to(CUDA).train()
-    values = {"compile": True, "batch": {"shapes": "static"}, **dict(settings)}
+    values = {"capture" if backend is None else "compile": True, "batch": {"shapes": "static"}, **dict(settings)}
     tokenizers: Any = SimpleNamespace(source=None, target=None)
-    task = Translation(ObjectiveConfig(), smoothing=0.1, tokenizers=tokenizers, subwords=FixedConfig())
     config = TrainingConfig.model_validate(values)
+    task = Translation(config.objective, smoothing=0.1, tokenizers=tokenizers, subwords=FixedConfig())
     splits = MemorySplits(folder / "history.jsonl")
     updater = Updater(model, task=task, config=config, seed=1, ranks=Ranks(), splits=splits)
     assert updater.captured is not None
-    compile_model(model, version=config.arithmetic, captured=True, backend=backend)
+    if backend is not None:
+        compile_model(model, version=config.arithmetic, captured=True, backend=backend)
     if not captured:
         updater.captured = None
     return updater
@@ -273,24 +296,111 @@ def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
+BACKENDS = ("aot_eager", None)  # None: not compiled
 CASES = [
-    *((family, precision, "aot_eager") for family in FAMILIES for precision in PRECISIONS),
+    *((family, precision, backend) for family in FAMILIES for precision in PRECISIONS for backend in BACKENDS),
     ("transformer", "bfloat16", "inductor"),
 ]
+METHODS = ("cross-entropy", "r-drop")
 
 
 @pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("family", "precision", "backend"), CASES)
-def test_captured_passes_have_the_bits_of_others(family: str, precision: str, backend: str, tmp_path: Path) -> None:
+def test_captured_passes_have_the_bits_of_others(
+    family: str, precision: str, backend: str | None, method: str, tmp_path: Path
+) -> None:
     """With dropout; so a resumed run, which captures at other steps, ends with the same bytes."""
-    captured = updater_of(family, tmp_path, ("precision", precision), backend=backend)
+    settings = [("precision", precision), ("objective", {"method": {"kind": method}})]
+    captured = updater_of(family, tmp_path, *settings, backend=backend)
     results = perform(captured)
     assert captured.captured is not None
     assert captured.captured.failure is None
     assert len(captured.captured) == 2
-    plain = updater_of(family, tmp_path, ("precision", precision), captured=False, backend=backend)
+    plain = updater_of(family, tmp_path, *settings, captured=False, backend=backend)
     for value, expected in zip(results, perform(plain), strict=True):
         assert torch.equal(value, expected)
+
+
+def captioner_updater(folder: Path, *, family: str, captured: bool) -> Updater:
+    torch.manual_seed(1)
+    model = CaptionerModel(CaptionerConfig.model_validate(CAPTIONERS[family]), vocabulary_size=VOCABULARY)
+    config = TrainingConfig(capture=True, batch=BatchConfig(shapes="static"))
+    task = Captioning(CaptioningConfig(size=32), positions=16, smoothing=0.1)
+    splits = MemorySplits(folder / "history.jsonl")
+    updater = Updater(model.to(CUDA).train(), task=task, config=config, seed=1, ranks=Ranks(), splits=splits)
+    assert updater.captured is not None
+    if not captured:
+        updater.captured = None
+    return updater
+
+
+def captions(target: int, *, seed: int) -> CaptionBatch:
+    generator = torch.Generator().manual_seed(seed)
+    pairs = batch_of(5, target, seed=seed)
+    pixels = torch.randint(256, (ROWS, 32, 32, 3), generator=generator, dtype=torch.uint8)
+    images = Padded(pixels, torch.full((ROWS,), 16))
+    return CaptionBatch(images, *pairs[1:])
+
+
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("family", CAPTIONERS)
+def test_captioners_are_captured(family: str, tmp_path: Path) -> None:
+    results = []
+    for is_captured in (True, False):
+        updater = captioner_updater(tmp_path, family=family, captured=is_captured)
+        for step, target in enumerate((7, 9, 7, 9), start=1):
+            updater.update([captions(target, seed=step).pin()], step=step, rate=0.01)
+        if updater.captured is not None:
+            assert updater.captured.failure is None and len(updater.captured) == 2
+        results.append([*(parameter.detach() for parameter in updater.model.parameters()), updater.sums.objective])
+    for value, expected in zip(*results, strict=True):
+        assert torch.equal(value, expected)
+
+
+def recordings(samples: int, *, seed: int) -> SpeechBatch:
+    generator = torch.Generator().manual_seed(seed)
+    pairs = batch_of(5, 4, seed=seed)
+    lengths = torch.randint(samples // 2, samples + 1, (ROWS,), generator=generator)
+    audio = torch.randint(-3000, 3000, (ROWS, samples), generator=generator, dtype=torch.int16)
+    inputs, outputs = (torch.where(ids > 3, 4 + ids % (SIZES.vocabulary - 4), ids) for ids in pairs[1:3])
+    return SpeechBatch(
+        Padded(audio, lengths), inputs, outputs, pairs.target_lengths, pairs.weight, pairs.weight, hop=80
+    ).pin()
+
+
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("name", sorted(RECOGNISERS))
+def test_recognisers_are_captured(name: str, tmp_path: Path) -> None:
+    """With perturbations and masks. Captured passes differ in their draws, as their shapes are wider."""
+    training = {"dropout": 0.0, "perturbation": PerturbationConfig(vocal_tract=0.1, equaliser=3.0, noise=(5, 50))}
+    for is_augmented in (True, False):
+        changes = {**training, "augmentation": SpecAugmentConfig()} if is_augmented else {"dropout": 0.0}
+        results = []
+        for is_captured in (True, False):
+            torch.manual_seed(1)
+            model = RecogniserModel(RECOGNISERS[name].model_copy(update=changes), sizes=SIZES).to(CUDA).train()
+            for layer in model.modules():
+                if hasattr(layer, "dropout"):
+                    layer.dropout = 0.0
+            config = TrainingConfig.model_validate({"capture": True, "optimiser": {"kind": "sgd"}})
+            task = Recognition(
+                RecognitionConfig(rate=8000), parts=loss_parts(RECOGNISERS[name].head), seed=1, smoothing=0.0
+            )
+            splits = MemorySplits(tmp_path / "history.jsonl")
+            updater = Updater(model, task=task, config=config, seed=1, ranks=Ranks(), splits=splits)
+            assert updater.captured is not None
+            if not is_captured:
+                updater.captured = None
+            for step, samples in enumerate((4000, 5600, 4000), start=1):
+                updater.update([recordings(samples, seed=step)], step=step, rate=0.01)
+            if updater.captured is not None:
+                assert updater.captured.failure is None and len(updater.captured) == 2
+            results.append([*(each.detach() for each in model.parameters()), updater.sums.objective])
+        if is_augmented:
+            assert all(value.isfinite().all() for value in results[0])
+        else:
+            assert_near(*results, "float32")
 
 
 @pytest.mark.parametrize("is_captured", [True, False])

@@ -11,6 +11,8 @@ from calque.models.recogniser import RecogniserModel
 from calque.search.settings import SearchConfig
 from calque.tasks.recognition import recognition_loss
 from calque.tensors import Padded, length_mask
+from calque.text import PAD
+from calque.training.capturing import hidden
 from tests.laws.recognisers import RECOGNISERS, SAMPLES, SIZES, audio, build, targets
 from tests.laws.slopes import slopes_in_a_direction
 
@@ -113,12 +115,31 @@ def test_the_loss_weighs_both_heads_and_fillers_count_nothing() -> None:
     ctc, attention = model.losses(model(recordings), inputs, outputs, lengths)
     assert ctc is not None and attention is not None
     is_real = torch.tensor([True, False, True])
+    outputs = outputs.masked_fill(~is_real[:, None], PAD)
     batch = SpeechBatch(recordings, inputs, outputs, (lengths + 1) * is_real, weight=6, shared_weight=6, hop=80)
     loss = recognition_loss(model, batch)
     expected = (0.2 * ctc + 0.8 * attention)[is_real].sum()
     assert_close(loss.objective, expected, rtol=0, atol=1e-9)
     assert_close(loss.parts["ctc"], ctc[is_real].sum(), rtol=0, atol=1e-9)
     assert_close(loss.parts["attention"], attention[is_real].sum(), rtol=0, atol=1e-9)
+
+
+ON_THE_DEVICE = [name for name in NAMES if not name.startswith(("lstm", "gru"))]  # on a CPU, these pack rows
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ON_THE_DEVICE)
+def test_lengths_on_the_device_are_enough_for_the_loss(name: str) -> None:
+    """So that a pass can be captured as a CUDA graph, whose host knows no lengths and whose shapes are wide."""
+    model, recordings = build(name), audio()
+    inputs, outputs, lengths = targets()
+    values = torch.nn.functional.pad(recordings.values, (0, 500), value=7)
+    placed = Padded(values, hidden(recordings.lengths), recordings.lengths)
+    heard = model(placed)
+    captured = model.losses(heard, inputs, outputs, hidden(lengths))
+    assert heard.memory.mask.shape[1] > model(recordings).memory.mask.shape[1]
+    expected = model.losses(model(recordings), inputs, outputs, lengths)
+    assert_close(captured, expected, rtol=0, atol=1e-9)
 
 
 @torch.no_grad()

@@ -46,7 +46,16 @@ class Sections(Protocol):
 
 
 Setting = Literal[
-    "objective", "subwords", "forms", "smoothing", "compile", "gradients", "invalid", "weights", "shortlist"
+    "objective",
+    "subwords",
+    "forms",
+    "smoothing",
+    "compile",
+    "capture",
+    "gradients",
+    "invalid",
+    "weights",
+    "shortlist",
 ]
 
 IS_SET: dict[Setting, Callable[[Sections], object]] = {
@@ -55,6 +64,7 @@ IS_SET: dict[Setting, Callable[[Sections], object]] = {
     "forms": lambda sections: isinstance(sections.text, FormsConfig),
     "smoothing": lambda sections: sections.training.label_smoothing,
     "compile": lambda sections: sections.training.compile,
+    "capture": lambda sections: sections.training.capture,
     "gradients": lambda sections: sections.training.watch_gradients,
     "invalid": lambda sections: sections.data.invalid != "fail",
     "weights": lambda sections: any(getattr(corpus, "weight", 1) != 1 for corpus in sections.data.train),
@@ -86,15 +96,23 @@ def misfits(sections: Sections) -> list[str]:
             assert_never(model)
 
 
-def unsupported(sections: Sections, reasons: Mapping[Setting, str], *, models: str) -> list[str]:
+def unsupported(
+    sections: Sections,
+    reasons: Mapping[Setting, str],
+    *,
+    models: str,
+    graphs: tuple[Setting, ...] = ("compile", "capture"),
+) -> list[str]:
     """A message for each setting that the experiment uses although its kind of model does not support it.
 
     `reasons` maps unsupported settings to their messages. Subword sampling is checked too, as none of the
-    models that this function is called for supports it; its message calls them `models`, e.g. "recommenders".
+    models that this function is called for supports it, and so are the settings `graphs`, which make CUDA graphs of
+    training steps; their messages call the models `models`, e.g. "recommenders".
     """
     kind = sections.training.subwords.kind
-    all_reasons = {
+    all_reasons: dict[Setting, str] = {
         "subwords": f"training.subwords.kind = {kind!r} is not supported for {models}; set it to 'fixed'",
+        **{setting: f"training.{setting} is not supported for {models}; set it to false" for setting in graphs},
         **reasons,
     }
     return [all_reasons[setting] for setting, is_set in IS_SET.items() if setting in all_reasons and is_set(sections)]
@@ -175,7 +193,7 @@ def language_misfits(sections: Sections, model: LanguageModelConfig) -> list[str
         reasons["weights"] = "data.train: an n-gram model counts every line once, so weight must be 1"
     elif isinstance(task, LanguageModellingConfig) and task.reading == "running":
         reasons["weights"] = "data.train: running text is read from end to end, so weight must be 1"
-    problems = unsupported(sections, reasons, models="language models")
+    problems = unsupported(sections, reasons, models="language models", graphs=("capture",))
     if sections.text.kind == "columns":
         problems.append(
             "text.kind = 'columns' is for pairs, but a language model reads a single text; set it to e.g. 'tokens'"
@@ -201,7 +219,6 @@ def tagging_misfits(sections: Sections, model: TaggerConfig | HiddenMarkovConfig
     reasons: dict[Setting, str] = {
         "objective": "training.objective is not supported for taggers, which minimise the loss of their labels; leave "
         "it out",
-        "compile": "training.compile is not supported for taggers; set it to false",
         "invalid": f"data.invalid = {invalid!r} is not supported for taggers, as labelled words that are not UTF-8 are "
         "always rejected with file and line; set it to 'fail'",
     }
@@ -235,7 +252,6 @@ def embedding_misfits(sections: Sections) -> list[str]:
         "forms": "text.kind = 'forms' is supported for taggers only; set it to e.g. 'tokens'",
         "smoothing": f"training.label_smoothing = {smoothing} is not supported for sentence encoders, as pairs have no "
         "labels; set it to 0",
-        "compile": "training.compile is not supported for sentence encoders; set it to false",
         "gradients": "training.watch_gradients is not supported for sentence encoders; set it to 0",
     }
     problems = unsupported(sections, reasons, models="sentence encoders")
@@ -250,7 +266,6 @@ def recommendation_misfits(sections: Sections, model: RecommenderConfig) -> list
     reasons: dict[Setting, str] = {
         "objective": "training.objective is not supported for recommenders, which minimise the loss of model.output; "
         "leave it out",
-        "compile": "training.compile is not supported for recommenders; set it to false",
         "gradients": "training.watch_gradients is not supported for recommenders; set it to 0",
         "invalid": f"data.invalid = {invalid!r} is not supported for recommenders, as ids that are not UTF-8 are "
         "always rejected with file and line; set it to 'fail'",
@@ -272,7 +287,6 @@ def recognition_misfits(sections: Sections, model: RecogniserConfig) -> list[str
     reasons: dict[Setting, str] = {
         "objective": "training.objective is not supported for speech recognisers, which have losses of their own; "
         "leave it out",
-        "compile": "training.compile is not supported for speech recognisers; set it to false",
         "gradients": "training.watch_gradients is not supported for speech recognisers; set it to 0",
     }
     if model.head == "ctc":
@@ -280,7 +294,7 @@ def recognition_misfits(sections: Sections, model: RecogniserConfig) -> list[str
             f"training.label_smoothing = {smoothing} and model.head = 'ctc' cannot be combined, as CTC has "
             "probabilities of whole texts only; set training.label_smoothing = 0"
         )
-    problems = unsupported(sections, reasons, models="speech recognisers")
+    problems = unsupported(sections, reasons, models="speech recognisers", graphs=("compile",))
     if text.kind in ("forms", "columns"):
         problems.append(
             f"text.kind = {text.kind!r} is not supported for speech recognisers; set it to e.g. 'characters'"
@@ -300,11 +314,12 @@ def captioning_misfits(sections: Sections, model: CaptionerConfig) -> list[str]:
     text, task, search, stride = sections.text, sections.task, sections.search, model.image.stride
     reasons: dict[Setting, str] = {
         "objective": "training.objective is not supported for captioners, which minimise cross-entropy; leave it out",
-        "compile": "training.compile is not supported for captioners; set it to false",
         "gradients": "training.watch_gradients is not supported for captioners; set it to 0",
         "shortlist": "search.shortlist is not supported for captioners, as an image has no words; set it to false",
     }
-    problems = unsupported(sections, reasons, models="captioners") + coverage_misfits(search, model.decoder.kind)
+    problems = unsupported(sections, reasons, models="captioners", graphs=("compile",)) + coverage_misfits(
+        search, model.decoder.kind
+    )
     if text.kind in ("forms", "columns"):
         problems.append(f"text.kind = {text.kind!r} is not supported for captioners; set it to e.g. 'words'")
     if search.method != "beam":

@@ -21,13 +21,13 @@ _IMPOSSIBLE = -1e30  # instead of −∞, whose differences are not numbers
 
 
 def ctc_losses(log_probs: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor) -> Tensor:
-    """−log P(tokens) [B], given log-probabilities [B,S,V] and tokens [B,U]; lengths are on the CPU.
+    """−log P(tokens) [B], given log-probabilities [B,S,V] and tokens [B,U]; both lengths are on the CPU or the device.
 
     A text with too many tokens for its positions has loss 0 and no gradient, as with PyTorch's `zero_infinity`.
-    PyTorch's own loss is used, except on a GPU if torch is set to use deterministic algorithms: there, the gradient of
-    PyTorch's loss is not deterministic.
+    PyTorch's own loss is used, except on a GPU if lengths are there too, as PyTorch's loss reads them on the host, or
+    if torch is set to use deterministic algorithms, as the gradient of PyTorch's loss is not deterministic there.
     """
-    if log_probs.device.type != "cpu" and torch.are_deterministic_algorithms_enabled():
+    if log_probs.device.type != "cpu" and (lengths.is_cuda or torch.are_deterministic_algorithms_enabled()):
         return deterministic_ctc_losses(log_probs, tokens, lengths, token_lengths)
     width = max(1, int(token_lengths.max()))
     return F.ctc_loss(

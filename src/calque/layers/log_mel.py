@@ -99,7 +99,7 @@ class LogMel(nn.Module):
         samples = audio.values.to(dtype) / 32768
         samples = samples.masked_fill(~length_mask(audio.device_lengths, size=samples.shape[1]), 0)
         lengths = self.frames(audio.lengths)
-        count = int(lengths.max())
+        count = self._count(audio)
         before = (self.size - self.window) // 2  # torch.stft centres a shorter window in its transform
         needed = (count - 1) * self.hop + self.size
         padded = F.pad(samples, (before, max(0, needed - before - samples.shape[1])))[:, :needed]
@@ -110,6 +110,15 @@ class LogMel(nn.Module):
             power = torch.view_as_real(spectrum).square().sum(dim=-1)
             features = torch.matmul(filters, power).clamp(min=FLOOR).log().transpose(1, 2)
         return Padded(features, lengths)
+
+    def _count(self, audio: Padded) -> int:
+        """The number of frames of the longest recording.
+
+        A captured pass does not know the lengths on the host; there, the whole width of the padded recordings counts.
+        """
+        if audio.lengths.is_meta:
+            return max(1, -(-audio.values.shape[1] // self.hop))
+        return int(self.frames(audio.lengths).max())
 
     def _constants_on(self, device: torch.device, dtype: torch.dtype) -> Constants:
         """The Fourier window and the mel filters on a device: not buffers, which `model.to(bfloat16)` would round."""
@@ -184,17 +193,17 @@ def smooth_spectra(features: Tensor, *, coefficients: int) -> Tensor:
     harmonics of a voice, which narrow bands resolve. The result is C Cᵀ x for a frame x [M], where the
     columns of C [M,K] are orthonormal: cₖ(m) ∝ cos(π k (m + ½) / M).
     """
-    matrix = _smoothing(features.shape[-1], coefficients).to(features.device, features.dtype)
+    matrix = _smoothing(features.shape[-1], coefficients, features.device, features.dtype)
     with torch.autocast(features.device.type, enabled=False):
         smooth: Tensor = features @ matrix
     return smooth
 
 
 @lru_cache(maxsize=8)
-def _smoothing(bands: int, coefficients: int) -> Tensor:
+def _smoothing(bands: int, coefficients: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """C Cᵀ [M,M] of `smooth_spectra`."""
     middles = (torch.arange(bands, dtype=torch.float64) + 0.5) / bands
     cosines = torch.cos(math.pi * middles[:, None] * torch.arange(coefficients, dtype=torch.float64))
     cosines = cosines / torch.linalg.vector_norm(cosines, dim=0)
     product: Tensor = cosines @ cosines.T
-    return product
+    return product.to(device, dtype)

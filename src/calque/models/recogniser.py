@@ -200,14 +200,20 @@ class RecogniserModel(nn.Module):
         *,
         smoothing: float = 0.0,
     ) -> Losses:
-        """The losses of transcripts [B,T]; `token_lengths` [B], on the CPU, do not count end marks."""
+        """The losses of transcripts [B,T]; `token_lengths` [B], on the CPU, do not count end marks.
+
+        A captured pass does not know lengths on the host; they are then counted on the device.
+        """
         ctc, attention = None, None
+        counts = target_output != 0
         if self.ctc is not None:
-            ctc = ctc_losses(self.ctc_log_probs(heard), target_output, heard.lengths, token_lengths)
+            lengths = heard.lengths
+            if lengths.is_meta:
+                lengths, token_lengths = heard.memory.mask.sum(dim=1), (counts.sum(dim=1) - 1).clamp(min=0)
+            ctc = ctc_losses(self.ctc_log_probs(heard), target_output, lengths, token_lengths)
         if self.speller is not None:
             context = self.speller.attend(heard.memory)
             output, _ = self.speller.read(target_input, self.speller.start(context), context)
-            counts = target_output != 0
             tokens = self.speller.losses(
                 output, target_output, target_output, smoothing=smoothing if self.training else 0.0, ignored=0
             )

@@ -79,7 +79,7 @@ class SpeechInputs(Inputs):
     def features(self, audio: Padded) -> Padded:
         """The normalised features [B,F,M] of recordings [B,W], 0 after the end; perturbed in training."""
         device = audio.values.device
-        non_empty = audio._replace(lengths=audio.lengths.clamp(min=1), placed_lengths=None).to(device)
+        non_empty = Padded(audio.values, audio.lengths.clamp(min=1), audio.device_lengths.clamp(min=1))
         dtype = torch.float64 if self.norm.weight.dtype == torch.float64 else torch.float32
         warps = None
         if self.training and self.perturbation.vocal_tract:
@@ -87,7 +87,7 @@ class SpeechInputs(Inputs):
         if self.training and self.perturbation.noise:
             non_empty = add_noise(non_empty, self.perturbation.noise, dtype=dtype)
         frames: Padded = self.log_mel(non_empty, dtype=dtype, warps=warps)
-        frames = frames._replace(placed_lengths=frames.lengths.to(device, non_blocking=True))
+        frames = frames._replace(placed_lengths=self.log_mel.frames(non_empty.device_lengths))
         if self.training and self.perturbation.equaliser:
             frames = frames._replace(values=equalise(frames.values, strength=self.perturbation.equaliser))
         return frames._replace(values=self.normalise(frames._replace(values=self.smoothed(frames.values))))

@@ -111,9 +111,9 @@ class Objective:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the objective is plain cross-entropy: the same function at every step, with no work on the host."""
+        """Whether the objective is the same function at every step, with no work on the host."""
         config = self.config
-        is_plain = isinstance(config.method, CrossEntropyConfig) and config.guidance.weight == 0
+        is_plain = isinstance(config.method, CrossEntropyConfig | RDropConfig) and config.guidance.weight == 0
         return is_plain and config.word_dropout == WordDropoutConfig()
 
     def __call__(self, model: Model, batch: PairBatch, *, step: int) -> TokenLoss:

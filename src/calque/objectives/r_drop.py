@@ -15,7 +15,7 @@ from calque.layers.output import FullOutput
 from calque.models.interfaces import Output
 from calque.models.model import Context, Model
 from calque.objectives.cross_entropy import TokenLoss, without_padding
-from calque.tensors import Padded
+from calque.tensors import map_rows
 from calque.text import PAD
 
 
@@ -34,7 +34,7 @@ def duplicated(batch: PairBatch) -> PairBatch:
         return torch.cat([values, values])
 
     return PairBatch(
-        source=Padded(doubled(batch.source.values), doubled(batch.source.lengths)),
+        source=map_rows(doubled, batch.source),
         target_input=doubled(batch.target_input),
         target_output=doubled(batch.target_output),
         target_lengths=doubled(batch.target_lengths),

@@ -62,6 +62,11 @@ class Captioning:
             objective = objective + weight * doubly_stochastic_term(output.attention, batch.target_output != PAD)
         return Loss(objective, {"loss": loss.cross_entropy.detach()}, statistics=loss.rewards)
 
+    def capturable(self, model: nn.Module) -> bool:
+        """Whether the loss can be captured as a CUDA graph: hard attention has a baseline, which follows every step."""
+        assert isinstance(model, CaptionerModel)
+        return model.baseline is None
+
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
         """Updates the reward baseline of hard attention with the rewards of the sampled positions."""
         assert isinstance(model, CaptionerModel) and model.baseline is not None

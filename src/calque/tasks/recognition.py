@@ -15,6 +15,7 @@ from calque.data.store import ColumnKind, Store
 from calque.layers.log_mel import hop_size
 from calque.models.recogniser import Heard, RecogniserModel
 from calque.tasks.interfaces import Carry, Loss
+from calque.text import PAD
 
 
 class RecognitionConfig(Config):
@@ -81,6 +82,10 @@ class Recognition:
         assert isinstance(model, RecogniserModel)
         return recognition_loss(model, batch, smoothing=self.smoothing)
 
+    def capturable(self, model: nn.Module) -> bool:
+        """Whether the loss can be captured as a CUDA graph: always, as it needs neither the host nor the step."""
+        return True
+
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
         """Does nothing: recognisers have no running statistics to update."""
 
@@ -99,7 +104,7 @@ def recognition_loss(
     """
     heard = model(batch.audio) if heard is None else heard
     losses = model.losses(heard, batch.target_input, batch.target_output, batch.token_lengths, smoothing=smoothing)
-    is_real = (batch.target_lengths > 0).to(heard.memory.values.device, non_blocking=True)
+    is_real = (batch.target_output != PAD).any(dim=1)
     sums = {name: torch.where(is_real, part, 0).sum() for name, part in losses._asdict().items() if part is not None}
     weights = {"ctc": model.ctc_weight, "attention": 1 - model.ctc_weight}
     total = sum((weights[name] * part for name, part in sums.items()), torch.zeros((), device=is_real.device))

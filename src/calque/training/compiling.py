@@ -20,6 +20,11 @@ from calque.layers.short_attention import load_kernel
 
 NOTICE = "compiling: the first step with each batch shape takes longer"
 UNCOMPILED = "not compiled: training.subwords varies the lengths of sentences, so batch shapes cannot be static"
+UNCAPTURED = "not captured: training.subwords varies the lengths of sentences, so batch shapes cannot be static"
+NOT_CAPTURABLE = (
+    "not captured: training.capture needs a GPU and an objective that needs neither the host nor the step; training "
+    "continues without CUDA graphs"
+)
 GRAPHS = 160  # more than the number of batch shapes in training and evaluation mode together
 
 

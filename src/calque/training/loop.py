@@ -15,7 +15,14 @@ from calque.devices import choose_device, is_out_of_memory
 from calque.errors import Interrupted, RankError, TrainingError, shell_path
 from calque.memory import keep_memory, release_memory
 from calque.training.checkpointing import Checkpointer
-from calque.training.compiling import NOTICE, UNCOMPILED, compile_afresh, is_compiler_error
+from calque.training.compiling import (
+    NOT_CAPTURABLE,
+    NOTICE,
+    UNCAPTURED,
+    UNCOMPILED,
+    compile_afresh,
+    is_compiler_error,
+)
 from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.journal import read_journal
@@ -100,8 +107,8 @@ class Trainer:
             stream = self._batches()
             self.learner.model.train()
             self.stop_requested = stop_requested
-            if self.config.compile and not self._is_over():
-                reporter.say(NOTICE if self.config.compiles else UNCOMPILED)
+            if not self._is_over() and (notice := self._compilation_notice()):
+                reporter.say(notice)
             if is_owed:
                 self._finish_step()
             while not self._is_over():
@@ -126,6 +133,17 @@ class Trainer:
             int(self.learner.updater.sums.skipped),
             time.monotonic() - started,
         )
+
+    def _compilation_notice(self) -> str | None:
+        """What to expect of training.compile or training.capture; None if neither is set, or all is as expected."""
+        config = self.config
+        if not (config.compile or config.capture):
+            return None
+        if not config.captures:
+            return UNCOMPILED if config.compile else UNCAPTURED
+        if config.compiles:
+            return NOTICE
+        return NOT_CAPTURABLE if self.learner.updater.captured is None else None
 
     def _is_over(self) -> bool:
         return self.progress.stopped_early or self.progress.step >= self.config.steps
@@ -278,7 +296,8 @@ class Trainer:
         self.reported_graphs = found
         count, failure = found
         if failure is None:
-            self.job.reporter.note(f"batch shapes compiled and captured: {count}, in {captured.seconds:.0f} s")
+            how = "compiled and captured" if self.config.compiles else "captured"
+            self.job.reporter.note(f"batch shapes {how}: {count}, in {captured.seconds:.0f} s")
         else:
             self.job.reporter.say(
                 f"training continues without CUDA graphs, because a step cannot be captured: {failure}"

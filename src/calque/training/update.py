@@ -174,11 +174,11 @@ class Updater:
         return gradient
 
     def _is_captured(self) -> bool:
-        """Whether passes are captured as CUDA graphs: in compiled, unsharded runs on a GPU, if the task allows it."""
+        """Whether passes are captured as CUDA graphs: on a GPU, in unsharded runs, if config and task allow it."""
         config, allows = self.config, getattr(self.task, "capturable", None)
         is_plain = not self.is_sharded and not self.scaler.is_enabled() and config.arithmetic >= 3
         is_gpu = self.device.type == "cuda"
-        return is_gpu and config.compiles and is_plain and allows is not None and allows(self.model)
+        return is_gpu and config.captures and is_plain and allows is not None and allows(self.model)
 
     def _captured_passes(self) -> CapturedPasses:
         def run(batch: Batch, factor: Tensor) -> Tensor:

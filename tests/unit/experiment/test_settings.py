@@ -20,6 +20,8 @@ MISFITS = [
     ("tagging", "text.kind=words", "text.kind = 'words': a tagger needs a list of words"),
     ("tagging", "training.label_smoothing=0.1", "model.head = 'crf' cannot be combined"),
     ("tagging", "training.compile=true training.batch.shapes=static", "training.compile is not supported for taggers"),
+    ("tagging", "training.capture=true", "training.capture is not supported for taggers; set it to false"),
+    ("language", "training.capture=true", "training.capture is not supported for language models; set it to false"),
     ("tagging", "data.invalid=skip", "data.invalid = 'skip' is not supported for taggers"),
     ("tagging", "model.kind=translation", "model.kind: 'translation' is not one of 'encoder-decoder'"),
     ("tagging", "model.kind=encoder-decoder", "task.kind = 'tagging' needs model.kind = 'tagger'"),

@@ -12,8 +12,10 @@ from tests.conftest import FAMILIES
 
 from calque.data.pair_batch import PairBatch
 from calque.data.subword_regularisation import FixedConfig
+from calque.models.captioner import CaptionerConfig, CaptionerModel
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.objective import ObjectiveConfig
+from calque.tasks.captioning import Captioning, CaptioningConfig
 from calque.tasks.translation import Translation
 from calque.tensors import Padded
 from calque.training import capturing
@@ -64,7 +66,7 @@ CAPTURED: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
     "a recurrent model": ("luong", {}, {}, True),
     "a Transformer": ("transformer", {}, {}, True),
     "scheduled sampling": ("luong", {"method": {"kind": "scheduled-sampling"}}, {}, False),
-    "R-Drop": ("luong", {"method": {"kind": "r-drop"}}, {}, False),
+    "R-Drop": ("luong", {"method": {"kind": "r-drop"}}, {}, True),
     "guided alignment": ("luong", {"guidance": {"weight": 0.1}}, {}, False),
     "word dropout": ("luong", {"word_dropout": {"target": 0.1}}, {}, False),
     "a sampled softmax": ("luong", {}, {"output": {"kind": "sampled", "samples": 3}}, False),
@@ -93,20 +95,33 @@ def test_hard_attention_is_not_captured() -> None:
     assert not translation({}).capturable(model_of("luong", decoder=decoder))
 
 
+def captioner(choice: str) -> CaptionerModel:
+    decoder = {"kind": "bahdanau", "cell": "lstm", "bridge": "tanh", "width": 8, "attention": {"choice": choice}}
+    return CaptionerModel(CaptionerConfig.model_validate({"decoder": decoder}), vocabulary_size=20)
+
+
+@pytest.mark.parametrize(("choice", "is_captured"), [("soft", True), ("hard", False)])
+def test_captioners_are_captured_unless_their_attention_is_hard(choice: str, is_captured: bool) -> None:
+    assert Captioning(CaptioningConfig(), positions=64).capturable(captioner(choice)) == is_captured
+
+
+@pytest.mark.parametrize("setting", ["compile", "capture"])
 @pytest.mark.parametrize(
     ("changes", "is_captured"),
     [
         ({}, True),
         ({"precision": "bfloat16"}, True),
         ({"precision": "float16"}, False),  # the scale of its loss changes from step to step
-        ({"compile": False}, False),
+        ({"compile": False, "capture": False}, False),
         ({"arithmetic": 2}, False),  # its LSTMs pack rows on the host
+        ({"subwords": {"kind": "bpe-dropout"}}, False),  # no two batches have the same shape
     ],
 )
-def test_only_compiled_runs_on_a_gpu_are_captured(
-    changes: dict[str, Any], is_captured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_runs_on_a_gpu_are_captured_if_asked_to(
+    setting: str, changes: dict[str, Any], is_captured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = TrainingConfig.model_validate({"compile": True, **changes})
+    config = TrainingConfig.model_validate({setting: True, **changes})
+    assert config.compiles == (setting == "compile" and config.captures)
     splits = MemorySplits(tmp_path / "history.jsonl")
     task = translation({})
     updater = Updater(model_of("luong"), task=task, config=config, seed=1, ranks=Ranks(), splits=splits)
@@ -115,6 +130,11 @@ def test_only_compiled_runs_on_a_gpu_are_captured(
     assert updater._is_captured() == is_captured
     monkeypatch.delattr(Translation, "capturable")
     assert not updater._is_captured()
+
+
+def test_capturing_needs_static_shapes() -> None:
+    with pytest.raises(ValueError, match=r'capture needs batch.shapes = "static"'):
+        TrainingConfig.model_validate({"capture": True, "batch": {"shapes": "exact"}})
 
 
 # --- Steps of captured passes, with graphs that only remember what they consist of ---

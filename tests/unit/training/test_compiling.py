@@ -18,7 +18,14 @@ from calque.errors import ConfigError, Interrupted
 from calque.experiment import resume, train
 from calque.layers.multihead import MultiHead, RelativeMultiHead
 from calque.training import learner
-from calque.training.compiling import UNCOMPILED, compile_model, keep_compiled, tune_attention
+from calque.training.compiling import (
+    NOT_CAPTURABLE,
+    UNCAPTURED,
+    UNCOMPILED,
+    compile_model,
+    keep_compiled,
+    tune_attention,
+)
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
 from calque.training.settings import TrainingConfig
@@ -153,15 +160,26 @@ def test_compiled_runs_have_static_shapes_by_themselves() -> None:
     assert TrainingConfig.model_validate({}).batch.shapes == "exact"
 
 
-def test_subwords_that_vary_are_not_compiled(tmp_path: Path) -> None:
+VARYING = ("training.subwords.kind=bpe-dropout", "text.kind=sentencepiece", "text.algorithm=bpe")
+TWO_STEPS = ("training.steps=2", "training.average=0")
+
+
+@pytest.mark.parametrize(("setting", "notice"), [("compile", UNCOMPILED), ("capture", UNCAPTURED)])
+def test_subwords_that_vary_are_neither_compiled_nor_captured(setting: str, notice: str, tmp_path: Path) -> None:
     """The run says so and trains; config.toml can be read again."""
-    config = TrainingConfig.model_validate({"compile": True, "subwords": {"kind": "bpe-dropout"}})
-    assert config.batch.shapes == "exact" and not config.compiles
+    config = TrainingConfig.model_validate({setting: True, "subwords": {"kind": "bpe-dropout"}})
+    assert config.batch.shapes == "exact" and not config.compiles and not config.captures
     assert TrainingConfig.model_validate(config.model_dump()) == config
-    settings = ("training.compile=true", "training.subwords.kind=bpe-dropout", "text.kind=sentencepiece")
-    rest = ("text.algorithm=bpe", "text.vocabulary_size=280", "training.steps=2", "training.average=0")
-    run = train(toy_values(toy_corpus(tmp_path), "plain", *settings, *rest), run=tmp_path / "run", quiet=True)
-    assert UNCOMPILED in (run.folder / "log.txt").read_text(encoding="utf-8")
+    settings = (f"training.{setting}=true", *VARYING, "text.vocabulary_size=280", *TWO_STEPS)
+    run = train(toy_values(toy_corpus(tmp_path), "plain", *settings), run=tmp_path / "run", quiet=True)
+    assert notice in (run.folder / "log.txt").read_text(encoding="utf-8")
+
+
+def test_a_run_on_a_cpu_says_that_it_is_not_captured(tmp_path: Path) -> None:
+    values = toy_values(toy_corpus(tmp_path), "plain", "training.capture=true", "training.device=cpu", *TWO_STEPS)
+    run = train(values, run=tmp_path / "run", quiet=True)
+    assert NOT_CAPTURABLE in (run.folder / "log.txt").read_text(encoding="utf-8")
+    assert 'shapes = "static"' in (run.folder / "config.toml").read_text(encoding="utf-8")
 
 
 # --- Where graphs are kept ---
