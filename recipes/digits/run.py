@@ -1,10 +1,11 @@
 """Trains the six folds of the digits recipe, tests each on the speaker it never heard, and prints the table.
 
-    python -m recipes.digits.run CORPUS OUT [--jobs 6] [--device cuda] [--speakers george ...] [KEY=VALUE ...]
+    python -m recipes.digits.run CORPUS OUT [--jobs 6] [--device cuda] [--seeds 1 2 3] [--speakers george ...]
+        [KEY=VALUE ...]
 
-CORPUS holds recordings.tar.gz. A fold is named after the speaker it is tested on; its model is selected on the next
-speaker of the list and trained on the other four. Existing results are not computed again, and an interrupted training
-is resumed. KEY=VALUE are settings for all trainings.
+CORPUS holds recordings.tar.gz. A fold is named after the speaker it is tested on; its models, one per seed, are
+selected on the next speaker of the list and trained on the other four. Existing results are not computed again, and an
+interrupted training is resumed. KEY=VALUE are settings for all trainings.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from recipes.digits.corpus import SPEAKERS, VERSION, write_corpus
 from recipes.runner.arguments import split_assignments
 from recipes.runner.evaluating import evaluation
 from recipes.runner.files import write_json
-from recipes.runner.pages import table, write_page
+from recipes.runner.pages import mean_and_range, table, write_page
 from recipes.runner.results import mean
 from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
 
@@ -31,17 +32,19 @@ def roles(tested: str) -> tuple[str, list[str]]:
     return selecting, [speaker for speaker in SPEAKERS if speaker not in (tested, selecting)]
 
 
-def job(tested: str, *, corpus: Path, out: Path, device: str, settings: list[str]) -> Job:
-    """The job that trains a fold and tests it."""
+def job(tested: str, seed: int, *, corpus: Path, out: Path, device: str, settings: list[str]) -> Job:
+    """The job that trains a fold with one seed and tests it."""
     selecting, trained = roles(tested)
-    folder, result = out / tested, out / tested / "result.json"
+    folder = out / f"{tested}-{seed}"
+    result = folder / "result.json"
     begin = ["--config", str(HERE / "digits.toml")]
     for speaker in trained:
         begin += ["--audio", str(corpus / speaker / "train.jsonl")]
-    begin += ["--valid-audio", str(corpus / selecting / "test.jsonl"), f"training.device={device}", *settings]
+    begin += ["--valid-audio", str(corpus / selecting / "test.jsonl"), f"seed={seed}", f"training.device={device}"]
+    begin += settings
     test = corpus / tested / "test.jsonl"
     return Job(
-        tested,
+        folder.name,
         folder,
         (
             Stage("training", lambda: train_command(folder, begin), folder / "trained"),
@@ -51,13 +54,13 @@ def job(tested: str, *, corpus: Path, out: Path, device: str, settings: list[str
     )
 
 
-def collect(out: Path) -> dict[str, Any]:
-    """The error rates of every fold that has been tested, by its speaker, and the WER that selected its model."""
-    paths = {speaker: out / speaker / "result.json" for speaker in SPEAKERS}
+def collect(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """The error rates of every fold that has been tested, by its speaker, and the WER that selected each model."""
+    paths = {speaker: sorted(out.glob(f"{speaker}-*/result.json")) for speaker in SPEAKERS}
     return {
-        speaker: {**json.loads(path.read_bytes()), "validation_wer": validation_wer(path.parent)}
-        for speaker, path in paths.items()
-        if path.is_file()
+        speaker: [{**json.loads(path.read_bytes()), "validation_wer": validation_wer(path.parent)} for path in found]
+        for speaker, found in paths.items()
+        if found
     }
 
 
@@ -68,22 +71,23 @@ def validation_wer(run: Path) -> float | None:
     return min((row["wer"] for row in rows if row["kind"] == "valid"), default=None)
 
 
-def page(results: dict[str, Any]) -> str:
-    """The table of results."""
-    rows = []
-    for speaker, rates in results.items():
-        wer = rates["wer"]
-        edits = f"{wer['substitutions']} / {wer['insertions']} / {wer['deletions']}"
-        interval = f"{wer['low']:.2f} to {wer['high']:.2f}"
-        validation = rates.get("validation_wer")
-        selected = [roles(speaker)[0], "" if validation is None else f"{validation:.2f}"]
-        rows.append([speaker, *selected, f"{wer['rate']:.2f}", interval, edits, str(wer["length"])])
-    average = mean([rates["wer"]["rate"] for rates in results.values()])
-    validations = [value for rates in results.values() if (value := rates.get("validation_wer")) is not None]
-    validated = f"{mean(validations):.2f}" if len(validations) == len(results) else ""
+def page(results: dict[str, list[dict[str, Any]]]) -> str:
+    """The table of results: one row per fold, with means and ranges over seeds."""
+    rows, means, validations = [], [], []
+    for speaker, runs in results.items():
+        rates = [run["wer"]["rate"] for run in runs]
+        validated = [run["validation_wer"] for run in runs if run["validation_wer"] is not None]
+        edits = (sum(run["wer"][kind] for run in runs) for kind in ("substitutions", "insertions", "deletions"))
+        words = sum(run["wer"]["length"] for run in runs)
+        cells = [mean_and_range(validated), mean_and_range(rates), " / ".join(map(str, edits)), str(words)]
+        rows.append([speaker, roles(speaker)[0], *cells, str(len(runs))])
+        means.append(mean(rates))
+        validations += [mean(validated)] if validated else []
+    average = mean(means)
     verdict = f"bar {BAR:g}: {'reached' if average <= BAR else 'missed'}" if len(results) == len(SPEAKERS) else ""
-    rows.append([f"mean of {len(results)}", "", validated, f"{average:.2f}", "", verdict, ""])
-    heads = ["tested", "selected on", "validation WER, %", "WER, %", "95 % interval", "subst. / ins. / del.", "words"]
+    validation = f"{mean(validations):.2f}" if len(validations) == len(results) else ""
+    rows.append([f"mean of {len(results)}", "", validation, f"{average:.2f}", verdict, "", ""])
+    heads = ["tested", "selected on", "validation WER, %", "WER, %", "subst. / ins. / del.", "words", "seeds"]
     return table(heads, rows)
 
 
@@ -100,7 +104,8 @@ def main(arguments: list[str]) -> int:
         print(f"recipes.digits: {error}", file=sys.stderr)
         return 2
     jobs = [
-        job(speaker, corpus=out / "corpus", out=out, device=options.device, settings=settings)
+        job(speaker, seed, corpus=out / "corpus", out=out, device=options.device, settings=settings)
+        for seed in options.seeds
         for speaker in options.speakers
     ]
     code = run_jobs(jobs, slots=options.jobs, seconds=options.seconds)
@@ -120,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--speakers", nargs="+", choices=SPEAKERS, default=list(SPEAKERS), help="folds to run (default: all)"
     )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="default: 1")
     parser.add_argument("--strings", type=int, default=1500, help="training strings per speaker (default: 1500)")
     parser.add_argument("--tested-strings", type=int, default=300, help="test strings per speaker (default: 300)")
     parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6)")

@@ -60,6 +60,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "luong without feeding": {"encoder": _ENCODER, "decoder": {**_LUONG, "input_feeding": False}},
     "gru": {"encoder": {**_ENCODER, "cell": "gru"}, "decoder": {**_LUONG, "cell": "gru"}},
     "transformer": {"tie": "all", "encoder": _SIDE, "decoder": _SIDE},
+    "pointer-generator": {
+        "encoder": _ENCODER,
+        "decoder": {**_LUONG, "copies": True, "attention": {"score": "additive", "coverage": True}},
+    },
 }
 
 

@@ -158,23 +158,22 @@ def test_an_archive_without_recordings_is_named(tmp_path: Path, capsys: pytest.C
     assert "no recordings" in capsys.readouterr().err
 
 
-def test_the_table_has_the_mean_of_all_folds(tmp_path: Path) -> None:
+def test_the_table_has_the_mean_of_all_folds_over_their_seeds(tmp_path: Path) -> None:
+    edits = {"substitutions": 3, "insertions": 2, "deletions": 1, "length": 99}
     for place, speaker in enumerate(SPEAKERS):
-        (tmp_path / speaker).mkdir()
-        wer = {
-            "rate": 2.0 * place,
-            "low": 1,
-            "high": 9,
-            "substitutions": 3,
-            "insertions": 2,
-            "deletions": 1,
-            "length": 99,
-        }
-        (tmp_path / speaker / "result.json").write_text(json.dumps({"wer": wer}))
+        for seed in (1, 2):
+            folder = tmp_path / f"{speaker}-{seed}"
+            folder.mkdir()
+            wer = {"rate": 2.0 * place + 2 * seed - 3, "low": 1, "high": 9, **edits}
+            (folder / "result.json").write_text(json.dumps({"wer": wer}))
     page = run.page(run.collect(tmp_path))
-    assert "mean of 6" in page and "5.00" in page and "bar 8: reached" in page and "3 / 2 / 1" in page
+    assert "mean of 6" in page and "| 5.00 | bar 8: reached |" in page and "| 6 / 4 / 2 | 198 | 2 |" in page
+    assert "4.00 (3.00 to 5.00)" in page
     for place, speaker in enumerate(SPEAKERS):
-        rows = [{"kind": "train", "loss": 1}, *({"kind": "valid", "wer": 40.0 - place - more} for more in (0, 3, 1))]
-        (tmp_path / speaker / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        for seed in (1, 2):
+            values = (40.0 - place - more + seed for more in (0, 3, 1))
+            rows = [{"kind": "train", "loss": 1}, *({"kind": "valid", "wer": value} for value in values)]
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            (tmp_path / f"{speaker}-{seed}" / "metrics.jsonl").write_text(lines)
     page = run.page(run.collect(tmp_path))
-    assert "37.00" in page and "32.00" in page and "34.50" in page  # the best validation of a fold, and their mean
+    assert "38.50 (38.00 to 39.00)" in page and "| 36.00 |" in page  # the best validation of each run, and their mean
