@@ -224,8 +224,13 @@ def test_a_compiled_transformer(version: int, with_kernel: bool, precision: str)
     exact = hidden_and_gradients(clear, batch, "float32")
     fast_errors, clear_errors = ([distance(*pair) for pair in zip(values, exact, strict=True)] for values in results)
     assert sum(fast_errors) <= 1.5 * sum(clear_errors)
-    for fast_error, clear_error in zip(fast_errors, clear_errors, strict=True):
-        assert fast_error <= 2 * clear_error + 0.002
+    names = ["hidden", *(name for name, parameter in clear.named_parameters() if parameter.grad is not None)]
+    worse = {
+        name: (fast_error, clear_error, values.norm().item())
+        for name, fast_error, clear_error, values in zip(names, fast_errors, clear_errors, exact, strict=True)
+        if fast_error > 2 * clear_error + 0.002
+    }
+    assert not worse
 
 
 def hidden_and_gradients(model: Model, batch: PairBatch, precision: str) -> list[Tensor]:

@@ -266,8 +266,8 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
         pack(loaded.model)
     elif chosen_device.type == "cuda":
         pad(loaded.model)
-        if isinstance(loaded, Translator) and torch.version.hip is None:
-            loaded.graphs = Graphs()
+        if isinstance(loaded, Translator) and torch.version.hip is None and precision != "float64":
+            loaded.graphs = Graphs()  # whose kernels add up log-probabilities in float32
     return loaded
 
 

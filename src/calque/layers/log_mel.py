@@ -4,7 +4,7 @@ Letters: B recordings, W samples, F frames, M mel bands, Q frequencies of the sp
 """
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -199,7 +199,8 @@ def smooth_spectra(features: Tensor, *, coefficients: int) -> Tensor:
     return smooth
 
 
-@lru_cache(maxsize=8)
+@cache  # nothing is discarded, as captured CUDA graphs read the matrix
+@torch.inference_mode(False)  # so that training can use what was computed for a prediction
 def _smoothing(bands: int, coefficients: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """C Cᵀ [M,M] of `smooth_spectra`."""
     middles = (torch.arange(bands, dtype=torch.float64) + 0.5) / bands

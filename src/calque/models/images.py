@@ -4,6 +4,7 @@ Letters: B images, H height and width in pixels, G rows and columns of the grid,
 """
 
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Annotated, Literal, assert_never
 
 import torch
@@ -161,11 +162,16 @@ class GridEncoder(Encoder):
 
 def grid_positions(grid: Tensor) -> Tensor:
     """Encodings [D,G,G] of rows and columns of a grid [B,D,G,G], half of the channels for each (Wang and Liu 2021)."""
-    width, rows, columns = grid.shape[1:]
+    return _grid_positions(*grid.shape[1:], grid.device, grid.dtype)
+
+
+@cache  # nothing is discarded, as captured CUDA graphs read the encodings
+@torch.inference_mode(False)  # so that training can use what was computed for a prediction
+def _grid_positions(width: int, rows: int, columns: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     half = width // 4 * 2  # even, as sinusoids come in pairs
-    vertical = sinusoids(rows, width=half).to(grid)[:, None].expand(rows, columns, half)
-    horizontal = sinusoids(columns, width=width - half).to(grid)[None].expand(rows, columns, width - half)
-    return torch.cat([vertical, horizontal], dim=-1).permute(2, 0, 1)
+    vertical = sinusoids(rows, width=half)[:, None].expand(rows, columns, half)
+    horizontal = sinusoids(columns, width=width - half)[None].expand(rows, columns, width - half)
+    return torch.cat([vertical, horizontal], dim=-1).permute(2, 0, 1).to(device, dtype)
 
 
 def _refuse_odd(width: int) -> int:
