@@ -644,7 +644,7 @@ SPEECH = {
     ),
     **_bugs(
         test_resampling.test_what_the_new_rate_cannot_hold_is_removed,
-        resampling_aliases=edited(resampling._phase_filters, "ROLLOFF * min(1.0, up / down)", "ROLLOFF"),
+        resampling_aliases=edited(resampling._filters, "ROLLOFF * min(1.0, up / down)", "ROLLOFF"),
     ),
     **_bugs(
         test_recognition_preparation.test_ctc_needs_a_position_per_token_and_one_between_equal_ones,

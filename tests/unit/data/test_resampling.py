@@ -1,8 +1,11 @@
 """Resampled sine waves are the sine waves of the other rate; what is above the new Nyquist frequency is gone."""
 
+from math import gcd
+
 import numpy as np
 import pytest
 
+from calque.data import resampling
 from calque.data.resampling import ROLLOFF, ZEROS, resample
 
 RATES = [(44100, 16000), (48000, 16000), (8000, 16000), (11025, 8000), (16000, 8000), (90, 100), (110, 100)]
@@ -21,10 +24,19 @@ def plain(samples: np.ndarray, *, source: int, target: int) -> np.ndarray:
     return resampled
 
 
-@pytest.mark.parametrize(("source", "target"), RATES)
-def test_every_output_is_the_sum_of_the_definition(source, target) -> None:
-    samples = np.random.default_rng(0).normal(0, 0.2, 331).astype(np.float32)
+@pytest.mark.parametrize("largest", [resampling.LARGEST, 0])  # in blocks, and phase by phase
+@pytest.mark.parametrize("size", [331, 5, 1])
+@pytest.mark.parametrize(("source", "target"), [*RATES, (160, 147)])
+def test_every_output_is_the_sum_of_the_definition(source, target, size, largest, monkeypatch) -> None:
+    monkeypatch.setattr(resampling, "LARGEST", largest)
+    monkeypatch.setattr(resampling, "CHUNK", 3)
+    resampling._filters.cache_clear()
+    samples = np.random.default_rng(0).normal(0, 0.2, size).astype(np.float32)
     resampled = resample(samples, source=source, target=target)
+    assert (resampling._filters(target // gcd(source, target), source // gcd(source, target)).block is None) == (
+        largest == 0
+    )
+    resampling._filters.cache_clear()
     assert resampled.dtype == np.float32
     np.testing.assert_allclose(resampled, plain(samples, source=source, target=target), atol=1e-5)
 
