@@ -54,7 +54,7 @@ def _by_phase(padded: Array, phases: Array, *, down: int, count: int) -> Array:
 
 
 def _by_block(padded: Array, block: Array, *, step: int, count: int) -> Array:
-    """The result of `_by_phase`, 3 to 8 times as fast: the input moves by `step`, and a product with `block` follows."""
+    """The result of `_by_phase`, 3 to 8 times as fast: products with `block`, after each of which the input moves."""
     size = block.shape[1]
     windows = sliding_window_view(padded, len(block))[::step]
     blocks = -(-count // size)
