@@ -331,6 +331,23 @@ def test_captured_passes_have_the_bits_of_others(
         assert torch.equal(value, expected)
 
 
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_captured_passes_read_the_weights_where_they_are(backend: str | None, tmp_path: Path) -> None:
+    """`nn.LSTM.to` moves its weights in memory, even if the device stays the same."""
+    moved, plain = (updater_of("luong", tmp_path, captured=captured, backend=backend) for captured in (True, False))
+    results = []
+    for updater in (moved, plain):
+        perform(updater)
+        if updater is moved:
+            before = [parameter.data_ptr() for parameter in updater.model.parameters()]
+            updater.model.to(CUDA)
+            assert [parameter.data_ptr() for parameter in updater.model.parameters()] != before
+        results.append(perform(updater))
+    for value, expected in zip(*results, strict=True):
+        assert torch.equal(value, expected)
+
+
 def captioner_updater(folder: Path, *, family: str, captured: bool) -> Updater:
     torch.manual_seed(1)
     model = CaptionerModel(CaptionerConfig.model_validate(CAPTIONERS[family]), vocabulary_size=VOCABULARY)

@@ -38,9 +38,9 @@ class CapturedPasses:
 
     Before it is captured, the pass runs twice on another stream: once so that libraries and the compiler can set
     themselves up, and once to check that the host never waits for the device, which a graph cannot record. Gradients
-    are kept in buffers at fixed addresses. All graphs share one memory pool, since no two of them run at the same time
-    and a pass leaves nothing in it. If a pass cannot be captured, because it depends on the host, it is left to the
-    caller, and so are all later passes.
+    are kept in buffers at fixed addresses. If parameters have moved to other addresses, passes are captured anew. All
+    graphs share one memory pool, since no two of them run at the same time and a pass leaves nothing in it. If a pass
+    cannot be captured, because it depends on the host, it is left to the caller, and so are all later passes.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], run: Pass, *, losses: int, dtype: torch.dtype) -> None:
@@ -52,6 +52,7 @@ class CapturedPasses:
         self._device = device
         self._gradients: dict[nn.Parameter, Tensor] = {}
         self._graphs: dict[Shape, Captured] = {}
+        self._addresses: list[int] = []  # of the parameters, when graphs were captured
         self._losses = torch.zeros(losses, device=device, dtype=dtype)
         self._factor = torch.zeros((), device=device, dtype=dtype)
         self._stream: torch.cuda.Stream | None = None
@@ -62,7 +63,11 @@ class CapturedPasses:
         return len(self._graphs)
 
     def begin(self) -> None:
-        """Sets the gradients to zero before the first pass of a step."""
+        """Sets the gradients to zero before the first pass of a step; discards graphs that read old addresses."""
+        addresses = [parameter.data_ptr() for parameter in self._parameters]
+        if addresses != self._addresses:
+            self._graphs.clear()
+            self._addresses = addresses
         if self._gradients:
             torch._foreach_zero_(list(self._gradients.values()))
         self._place_gradients()

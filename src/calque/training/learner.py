@@ -26,8 +26,9 @@ from calque.training.update import MemorySplits, Updater
 class Learner:
     """Trains `model`; `judged` is the model that is validated and saved.
 
-    They are the same model, unless weights are averaged or sharded or the model is compiled: `judged` is then a copy,
-    unsharded and not compiled, with the averaged weights once there are any.
+    They are the same model, unless weights are averaged or sharded or the model is compiled or captured: `judged` is
+    then a copy, unsharded and not compiled, with the averaged weights once there are any. Captured graphs read weights
+    where they lie, and validation may move them, as `nn.LSTM.to` does even if the device stays the same.
     """
 
     def __init__(self, job: Job) -> None:
@@ -36,7 +37,7 @@ class Learner:
         self.ranks = ranks
         self.device = choose_device(config.device)
         self.is_sharded = config.divides(ranks.count)
-        self._has_copy = bool(config.ema) or bool(config.averaged_sgd) or self.is_sharded or config.compiles
+        self._has_copy = bool(config.ema) or bool(config.averaged_sgd) or self.is_sharded or config.captures
         self.model = copy.deepcopy(job.model) if self._has_copy else job.model
         if self.is_sharded:
             shard(self.model, device=self.device, ranks=ranks.count)

@@ -234,6 +234,17 @@ def test_captured_steps_are_the_steps(family: str, graphs: list[Graph], tmp_path
     torch.testing.assert_close(results, perform(updater_of(family, tmp_path, captured=False)), rtol=1e-9, atol=1e-9)
 
 
+def test_weights_that_have_moved_are_captured_anew(graphs: list[Graph], tmp_path: Path) -> None:
+    """A graph would read their old addresses. `nn.LSTM.to` moves weights even if the device stays the same."""
+    captured = updater_of("luong", tmp_path, captured=True)
+    perform(captured)
+    for parameter in captured.trained:
+        parameter.data = parameter.data.clone()
+    perform(captured)
+    assert captured.captured is not None and len(captured.captured) == 2
+    assert len(graphs) == 4
+
+
 @pytest.mark.usefixtures("graphs")
 @pytest.mark.parametrize("trouble", ["it cannot be captured", "it draws on the host"])
 def test_steps_that_cannot_be_captured_are_the_steps_too(

@@ -175,6 +175,22 @@ def test_subwords_that_vary_are_neither_compiled_nor_captured(setting: str, noti
     assert notice in (run.folder / "log.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("settings", "is_copied"), [(("training.capture=true",), True), ((), False)])
+def test_validation_does_not_touch_the_weights_that_graphs_read(
+    settings: tuple[str, ...], is_copied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learners: list[learner.Learner] = []
+    step = learner.Learner.step
+
+    def watched(self: learner.Learner, *arguments: Any, **options: Any) -> None:
+        learners.append(self)
+        step(self, *arguments, **options)
+
+    monkeypatch.setattr(learner.Learner, "step", watched)
+    train(toy_values(toy_corpus(tmp_path), "plain", *settings, *TWO_STEPS), run=tmp_path / "run", quiet=True)
+    assert (learners[-1].judged is not learners[-1].model) == is_copied
+
+
 def test_a_run_on_a_cpu_says_that_it_is_not_captured(tmp_path: Path) -> None:
     values = toy_values(toy_corpus(tmp_path), "plain", "training.capture=true", "training.device=cpu", *TWO_STEPS)
     run = train(values, run=tmp_path / "run", quiet=True)
