@@ -57,8 +57,8 @@ class Case(NamedTuple):
         return f"{self.model} {self.tokens // 1000}k {self.way}"
 
 
-def transformer(*, width: int, heads: int, dropout: float = 0.1) -> ModelConfig:
-    side = {"kind": "transformer", "layers": 6, "width": width, "heads": heads, "feed_forward": 4 * width}
+def transformer(*, width: int, heads: int, layers: int = 6, dropout: float = 0.1) -> ModelConfig:
+    side = {"kind": "transformer", "layers": layers, "width": width, "heads": heads, "feed_forward": 4 * width}
     return ModelConfig.model_validate(
         {"tie": "all", "encoder": {**side, "dropout": dropout}, "decoder": {**side, "dropout": dropout}}
     )
@@ -72,18 +72,20 @@ def lstm(*, feeding: bool) -> ModelConfig:
 
 
 MODELS: dict[str, Callable[[], ModelConfig]] = {
+    "small": lambda: transformer(width=256, heads=4, layers=3),
     "base": lambda: transformer(width=512, heads=8),
     "big": lambda: transformer(width=1024, heads=16),
     "lstm-fed": lambda: lstm(feeding=True),
     "lstm": lambda: lstm(feeding=False),
 }
-# before: as in version 0.1; version-3: as arithmetic of version 3 is; eager: uncompiled; uncaptured: compiled, but not
-# captured as CUDA graphs; products and fused-attention: attention by plain products and by torch's fused kernels,
+# before: as in version 0.1; version-3: as arithmetic of version 3 is; eager: uncompiled; captured: uncompiled, but
+# captured as CUDA graphs; uncaptured: compiled, but not captured; products and fused-attention: attention by plain products and by torch's fused kernels,
 # instead of a kernel for short sentences
 WAYS: dict[str, dict[str, Any]] = {
     "before": {"arithmetic": 2, "compile": False},
     "before-compiled": {"arithmetic": 2, "compile": True},
     "eager": {"arithmetic": 4, "compile": False},
+    "captured": {"arithmetic": 4, "capture": True},
     "now": {"arithmetic": 4, "compile": True},
     "version-3": {"arithmetic": 3, "compile": True},
     "uncaptured": {"arithmetic": 4, "compile": True},
@@ -108,6 +110,11 @@ CASES = [
     Case("big", 65_536, "now"),
     Case("big", 65_536, "version-3"),
     Case("lstm-fed", 25_000, "eager"),
+    Case("lstm-fed", 8_192, "eager"),
+    Case("lstm-fed", 8_192, "captured"),
+    Case("small", 8_192, "eager"),
+    Case("small", 8_192, "captured"),
+    Case("small", 8_192, "now"),
     Case("base", 131_072, "now"),
 ]
 
