@@ -79,8 +79,8 @@ MODELS: dict[str, Callable[[], ModelConfig]] = {
     "lstm": lambda: lstm(feeding=False),
 }
 # before: as in version 0.1; version-3: as arithmetic of version 3 is; eager: uncompiled; captured: uncompiled, but
-# captured as CUDA graphs; uncaptured: compiled, but not captured; products and fused-attention: attention by plain products and by torch's fused kernels,
-# instead of a kernel for short sentences
+# captured as CUDA graphs; uncaptured: compiled, but not captured; products and fused-attention: attention by plain
+# products and by torch's fused kernels, instead of a kernel for short sentences
 WAYS: dict[str, dict[str, Any]] = {
     "before": {"arithmetic": 2, "compile": False},
     "before-compiled": {"arithmetic": 2, "compile": True},
