@@ -17,10 +17,10 @@ from typing import Any
 from recipes.digits.corpus import SPEAKERS, VERSION, write_corpus
 from recipes.runner.arguments import split_assignments
 from recipes.runner.evaluating import evaluation
-from recipes.runner.files import write_json
-from recipes.runner.pages import mean_and_range, table, write_page
+from recipes.runner.pages import mean_and_range, table
 from recipes.runner.results import mean
-from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
+from recipes.runner.scheduler import Job, Stage, claim_folder, train_command
+from recipes.runner.seeded import Plan, publish, run_recipe, seeded_parser
 
 HERE = Path(__file__).resolve().parent
 BAR = 8.0  # WER in %, mean over the folds
@@ -91,48 +91,41 @@ def page(results: dict[str, list[dict[str, Any]]]) -> str:
     return table(heads, rows)
 
 
-def main(arguments: list[str]) -> int:
+def plan(arguments: list[str]) -> Plan:
+    """The jobs of the folds, once the strings are written."""
     given, settings = split_assignments(arguments)
     options = _parser().parse_args(given)
     out = options.out.absolute()
     sizes = {"strings": options.strings, "tested_strings": options.tested_strings}
-    try:
-        claim_folder(out, {"settings": settings, "corpus": VERSION, **sizes})
-        archive = options.corpus / "recordings.tar.gz"
-        write_corpus(archive, out / "corpus", train=options.strings, test=options.tested_strings)
-    except (ValueError, OSError) as error:
-        print(f"recipes.digits: {error}", file=sys.stderr)
-        return 2
+    claim_folder(out, {"settings": settings, "corpus": VERSION, **sizes})
+    archive = options.corpus / "recordings.tar.gz"
+    write_corpus(archive, out / "corpus", train=options.strings, test=options.tested_strings)
     jobs = [
         job(speaker, seed, corpus=out / "corpus", out=out, device=options.device, settings=settings)
         for seed in options.seeds
         for speaker in options.speakers
     ]
-    code = run_jobs(jobs, slots=options.jobs, seconds=options.seconds)
-    if results := collect(out):
-        print(page(results))
-        if options.keep:
-            write_json(options.keep, results)
-        if options.write:
-            write_page(options.write, page(results))
-    return code
+
+    def publish_folds() -> None:
+        if results := collect(out):
+            publish(options, results, page(results))
+
+    return Plan(jobs, options, publish_folds)
+
+
+def main(arguments: list[str]) -> int:
+    return run_recipe(plan, arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = seeded_parser(__doc__, seeds=[1])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument(
         "--speakers", nargs="+", choices=SPEAKERS, default=list(SPEAKERS), help="folds to run (default: all)"
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="default: 1")
     parser.add_argument("--strings", type=int, default=1500, help="training strings per speaker (default: 1500)")
     parser.add_argument("--tested-strings", type=int, default=300, help="test strings per speaker (default: 300)")
-    parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6)")
-    parser.add_argument("--seconds", type=float, help="save and stop after this time")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     return parser
 
 

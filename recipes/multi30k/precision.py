@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from recipes.runner.arguments import parser_of, split_assignments
+from recipes.runner.arguments import split_assignments
 from recipes.runner.evaluating import evaluation
-from recipes.runner.files import write_json
-from recipes.runner.pages import mean_and_range, table, write_page
-from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
+from recipes.runner.pages import mean_and_range, table
+from recipes.runner.scheduler import Job, Stage, claim_folder, train_command
+from recipes.runner.seeded import Plan, publish, run_recipe, seeded_parser
 
 HERE = Path(__file__).resolve().parent
 SYSTEMS = ("best", "wide", "transformer", "lstm")
@@ -137,15 +137,12 @@ def _value(path: Path) -> float:
     return float(scores[METRIC]["value"])
 
 
-def main(arguments: list[str]) -> int:
+def plan(arguments: list[str]) -> Plan:
+    """The jobs that train and score all systems."""
     given, settings = split_assignments(arguments)
     options = _parser().parse_args(given)
     corpus, out = options.corpus.absolute(), options.out.absolute()
-    try:
-        claim_folder(out, {"settings": settings})
-    except (ValueError, OSError) as error:
-        print(f"recipes.multi30k.precision: {error}", file=sys.stderr)
-        return 2
+    claim_folder(out, {"settings": settings})
     settings = [f"training.device={options.device}", *settings]
     jobs = [
         job(Trained(system, precision, seed), corpus=corpus, out=out, settings=settings)
@@ -153,28 +150,24 @@ def main(arguments: list[str]) -> int:
         for precision in options.precisions
         for seed in options.seeds
     ]
-    code = run_jobs(jobs, slots=options.jobs, seconds=None if options.minutes is None else 60 * options.minutes)
-    if results := collect(out):
-        print(page(results))
-        if options.keep:
-            write_json(options.keep, results)
-        if options.write:
-            write_page(options.write, page(results), name="precision")
-    return code
+
+    def publish_scored() -> None:
+        if results := collect(out):
+            publish(options, results, page(results), name="precision")
+
+    return Plan(jobs, options, publish_scored)
+
+
+def main(arguments: list[str]) -> int:
+    return run_recipe(plan, arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = parser_of(__doc__)
+    parser = seeded_parser(__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=["best", "transformer", "lstm"])
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["bfloat16"], help="of the trainings")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="of the trainings")
-    parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6)")
-    parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the tables into this Markdown page")
     return parser
 
 

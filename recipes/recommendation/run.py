@@ -9,17 +9,18 @@ Existing results are not computed again, and an interrupted training is resumed.
 trainings except that of `popularity`, which only counts items.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from recipes.recommendation.generate import write_records
-from recipes.runner.arguments import parser_of, split_assignments
+from recipes.runner.arguments import split_assignments
 from recipes.runner.evaluating import evaluation
-from recipes.runner.files import write_json
-from recipes.runner.pages import mean_and_range, table, write_page
-from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
+from recipes.runner.pages import mean_and_range, table
+from recipes.runner.scheduler import Job, Stage, claim_folder, train_command
+from recipes.runner.seeded import Plan, publish, run_recipe, seeded_parser
 
 HERE = Path(__file__).resolve().parent
 USERS = 4000  # generated
@@ -101,43 +102,36 @@ def _cells(runs: list[dict[str, float]]) -> list[str]:
     return [*(mean_and_range([run[name] for run in runs], digits=4) for name in METRICS), str(len(runs))]
 
 
-def main(arguments: list[str]) -> int:
+def plan(arguments: list[str]) -> Plan:
+    """The jobs of all entries; popularity is counted, so that one seed is enough."""
     arguments, settings = split_assignments(arguments)
     options = _parser().parse_args(arguments)
-    try:
-        claim_folder(options.out, {"settings": settings})
-    except (ValueError, OSError) as error:
-        print(f"recipes.recommendation: {error}", file=sys.stderr)
-        return 2
-    settings = settings + ([f"training.device={options.device}"] if options.device else [])
-    entries = [entry for entry in ENTRIES if not options.only or entry.name in options.only]
+    claim_folder(options.out, {"settings": settings})
+    settings = [*settings, f"training.device={options.device}"]
     jobs = [
         job(entry, seed, corpus=corpus_of(entry, options.corpus, options.out), out=options.out, settings=settings)
-        for entry in entries
+        for entry in ENTRIES
+        if not options.only or entry.name in options.only
         for seed in (options.seeds[:1] if entry.is_counted else options.seeds)
     ]
-    code = run_jobs(jobs, slots=options.jobs, seconds=None if options.minutes is None else 60 * options.minutes)
-    results: dict[str, Any] = collect(options.out)
-    if any(results.values()):
-        print(page(results))
-        if options.keep:
-            write_json(options.keep, results)
-        if options.write:
-            write_page(options.write, page(results))
-    return code
+
+    def publish_all() -> None:
+        results = collect(options.out)
+        if any(results.values()):
+            publish(options, results, page(results))
+
+    return Plan(jobs, options, publish_all)
 
 
-def _parser() -> Any:
-    parser = parser_of(__doc__)
+def main(arguments: list[str]) -> int:
+    return run_recipe(plan, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = seeded_parser(__doc__, jobs=3)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="+", choices=[entry.name for entry in ENTRIES])
-    parser.add_argument("--jobs", type=int, default=3, help="parallel processes (default: 3)")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"))
-    parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     return parser
 
 

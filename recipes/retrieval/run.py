@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 from calque.evaluation.retrieval import Ranks
 from recipes.retrieval.baselines import lexicon_ranks, ngram_ranks
-from recipes.runner.arguments import parser_of, split_assignments
+from recipes.runner.arguments import split_assignments
 from recipes.runner.evaluating import evaluation
 from recipes.runner.files import read_lines, write_json, write_lines
-from recipes.runner.pages import mean_and_range, table, write_page
-from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
+from recipes.runner.pages import mean_and_range, table
+from recipes.runner.scheduler import Job, Stage, claim_folder, train_command
+from recipes.runner.seeded import Plan, publish, run_recipe, seeded_parser
 
 HERE = Path(__file__).resolve().parent
 TEST = "test_2016_flickr"
@@ -126,15 +127,12 @@ def page(results: dict[str, list[dict[str, Any]]]) -> str:
     return table(header, rows)
 
 
-def main(arguments: list[str]) -> int:
+def plan(arguments: list[str]) -> Plan:
+    """The jobs of the networks, once the baselines are scored."""
     arguments, settings = split_assignments(arguments)
     options = _parser().parse_args(arguments)
     corpus, out = options.corpus.absolute(), options.out.absolute()
-    try:
-        claim_folder(out, {"settings": settings})
-    except (ValueError, OSError) as error:
-        print(f"recipes.retrieval: {error}", file=sys.stderr)
-        return 2
+    claim_folder(out, {"settings": settings})
     score_baselines(corpus, out)
     settings = [f"training.device={options.device}", *settings]
     jobs = [
@@ -143,27 +141,23 @@ def main(arguments: list[str]) -> int:
         if options.only is None or entry.name in options.only
         for seed in options.seeds
     ]
-    code = run_jobs(jobs, slots=options.jobs, seconds=None if options.minutes is None else 60 * options.minutes)
-    results = collect(out)
-    print(page(results))
-    if options.keep:
-        write_json(options.keep, results)
-    if options.write:
-        write_page(options.write, page(results))
-    return code
+
+    def publish_all() -> None:
+        results = collect(out)
+        publish(options, results, page(results))
+
+    return Plan(jobs, options, publish_all)
+
+
+def main(arguments: list[str]) -> int:
+    return run_recipe(plan, arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = parser_of(__doc__)
+    parser = seeded_parser(__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="*", choices=[entry.name for entry in NETWORKS], help="default: all")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
-    parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6)")
-    parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     return parser
 
 

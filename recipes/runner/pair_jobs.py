@@ -29,6 +29,7 @@ from recipes.runner.pages import write_page
 from recipes.runner.pair_recipe import BASELINE, PARTS, Options, Recipe, Row, System, collect, page, samples
 from recipes.runner.scheduler import Job, Stage, longest_chain_first, refuse_other_settings, run_jobs, train_command
 from recipes.runner.scoring import run_facts
+from recipes.runner.seeded import Plan
 
 PREPARED = "prepared.json"  # in a data folder, once it is complete; holds the counts of the preparation
 
@@ -178,32 +179,43 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def main(arguments: Sequence[str]) -> int:
-    if arguments[:1] == ["--score"]:
-        score(*arguments[1:])
-        return 0
-    options, started = _arguments(arguments), time.monotonic()
+def plan(arguments: Sequence[str]) -> Plan:
+    """The jobs of all recipes that the arguments name, once their data is prepared and their baselines are scored."""
+    options = _arguments(arguments)
     shared = Options(
         tuple(options.seeds), options.device, tuple(options.settings), options.rows and tuple(options.rows)
     )
     recipes = [find_recipe(module) for module in options.recipes]
     jobs: list[Job] = []
-    try:
+    for recipe in recipes:
+        out = options.out.absolute() / recipe.name
+        searches = {row.name: [*row.search, *row.tried] for row in recipe.rows}
+        settings: dict[str, Any] = {"settings": list(shared.settings), "searches": searches}
+        refuse_other_settings(out / "settings.json", settings)
+        prepare(recipe, options.corpora.absolute(), out)
+        write_json(out / "settings.json", settings)
+        jobs += jobs_of(recipe, out, shared)
+
+    def publish_all() -> None:
         for recipe in recipes:
-            out = options.out.absolute() / recipe.name
-            searches = {row.name: [*row.search, *row.tried] for row in recipe.rows}
-            settings: dict[str, Any] = {"settings": list(shared.settings), "searches": searches}
-            refuse_other_settings(out / "settings.json", settings)
-            prepare(recipe, options.corpora.absolute(), out)
-            write_json(out / "settings.json", settings)
-            jobs += jobs_of(recipe, out, shared)
+            publish(recipe, options.out.absolute() / recipe.name, write=options.write)
+
+    return Plan(longest_chain_first(jobs), options, publish_all)
+
+
+def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["--score"]:
+        score(*arguments[1:])
+        return 0
+    started = time.monotonic()
+    try:
+        jobs, options, publish_all = plan(arguments)
     except (OSError, ValueError, UserError) as error:
-        print(f"{options.recipes[0]}: {error}", file=sys.stderr)
+        print(f"recipes.runner.pair_jobs: {error}", file=sys.stderr)
         return 2
     seconds = None if options.seconds is None else max(0.0, options.seconds - (time.monotonic() - started))
-    code = run_jobs(longest_chain_first(jobs), slots=options.jobs, seconds=seconds) if options.jobs else 0
-    for recipe in recipes:
-        publish(recipe, options.out.absolute() / recipe.name, write=options.write)
+    code = run_jobs(jobs, slots=options.jobs, seconds=seconds) if options.jobs else 0
+    publish_all()
     return code
 
 

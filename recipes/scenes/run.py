@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from recipes.runner.arguments import split_assignments
 from recipes.runner.files import read_json, write_json
-from recipes.runner.pages import mean_and_range, table, write_page
+from recipes.runner.pages import mean_and_range, table
 from recipes.runner.results import mean
-from recipes.runner.scheduler import Job, Stage, claim_folder, run_jobs, train_command
+from recipes.runner.scheduler import Job, Stage, claim_folder, train_command
+from recipes.runner.seeded import Plan, publish, run_recipe, seeded_parser
 
 HERE = Path(__file__).resolve().parent
 TARGET = 95.0  # per cent of captions of new combinations that are right, word for word
@@ -146,51 +147,49 @@ def keep_pictures(out: Path, folder: Path, *, seed: int) -> None:
             shutil.copyfile(drawn, folder / f"attention-{entry.name}.png")
 
 
-def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--score"]:
-        return score(*map(Path, arguments[1:]))
+def plan(arguments: list[str]) -> Plan:
+    """The jobs of all captioners, once the scenes are drawn."""
     named, settings = split_assignments(arguments)
     options = _parser().parse_args(named)
     options.settings = settings
-    try:
-        claim_folder(options.out, {"settings": settings, "small": options.small, "language": options.language})
-    except (ValueError, OSError) as error:
-        print(f"recipes.scenes: {error}", file=sys.stderr)
-        return 2
+    claim_folder(options.out, {"settings": settings, "small": options.small, "language": options.language})
     if not (options.out / "scenes").is_dir():
-        pairs = (SMALL if options.small else FULL).pairs
-        draw = ["data", "scenes", "--pairs", str(pairs), "--out", str(options.out / "scenes.tmp")]
-        shutil.rmtree(options.out / "scenes.tmp", ignore_errors=True)
-        if code := subprocess.run([sys.executable, "-m", "calque", *draw], check=False).returncode:
-            return code
-        (options.out / "scenes.tmp").rename(options.out / "scenes")
+        draw(options.out / "scenes", pairs=(SMALL if options.small else FULL).pairs)
     entries = [entry for entry in ENTRIES if options.only in (None, entry.name)]
     jobs = [job(entry, seed, out=options.out, options=options) for seed in options.seeds for entry in entries]
-    seconds = None if options.minutes is None else 60 * options.minutes
-    code = run_jobs(jobs, slots=options.jobs, seconds=seconds)
-    results = collect(options.out)
-    if any(results.values()):
-        print(page(results))
-        if options.keep:
-            write_json(options.keep, results)
-        if options.write:
-            write_page(options.write, page(results))
-            keep_pictures(options.out, options.write.parent, seed=options.seeds[0])
-    return code
+
+    def publish_all() -> None:
+        results = collect(options.out)
+        if any(results.values()):
+            publish(options, results, page(results))
+            if options.write:
+                keep_pictures(options.out, options.write.parent, seed=options.seeds[0])
+
+    return Plan(jobs, options, publish_all)
+
+
+def draw(folder: Path, *, pairs: int) -> None:
+    """Draws the images; raises an OSError if that fails."""
+    unfinished = folder.with_name(f"{folder.name}.tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    command = [sys.executable, "-m", "calque", "data", "scenes", "--pairs", str(pairs), "--out", str(unfinished)]
+    if subprocess.run(command, check=False).returncode:
+        raise OSError("the scenes could not be drawn")
+    unfinished.rename(folder)
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--score"]:
+        return score(*map(Path, arguments[1:]))
+    return run_recipe(plan, arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = seeded_parser(__doc__, jobs=9)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
-    parser.add_argument("--jobs", type=int, default=9, help="parallel processes (default: 9)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", choices=[entry.name for entry in ENTRIES])
     parser.add_argument("--language", choices=("en", "zh", "de"), default="en")
     parser.add_argument("--small", action="store_true", help="train narrower models on fewer images, for a CPU")
-    parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="save the results to this file")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this Markdown page")
     return parser
 
 

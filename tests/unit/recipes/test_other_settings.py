@@ -8,6 +8,7 @@ import pytest
 from recipes.digits import run as digits
 from recipes.recommendation import run as recommendation
 from recipes.retrieval import run as retrieval
+from recipes.runner import seeded
 from recipes.scenes import run as scenes
 
 CHANGED = ["training.steps=3"]
@@ -31,7 +32,7 @@ def test_other_settings_need_another_folder(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     started: list[Any] = []
-    monkeypatch.setattr(recipe, "run_jobs", lambda jobs, **_options: started.append(jobs) or 0)
+    monkeypatch.setattr(seeded, "run_jobs", lambda jobs, **_options: started.append(jobs) or 0)
     for name in ("score_baselines", "write_corpus", "write_records"):
         monkeypatch.setattr(recipe, name, lambda path, *_arguments, **_options: path, raising=False)
     monkeypatch.setattr(recipe, "both_directions", lambda *_arguments: (tmp_path, tmp_path), raising=False)
