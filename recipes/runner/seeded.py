@@ -42,8 +42,9 @@ def seeded_parser(
 ) -> argparse.ArgumentParser:
     """A parser with the options that all recipes of this kind share."""
     parser = parser_of(description)
+    usual = " ".join(map(str, seeds))
     parser.add_argument(
-        "--seeds", type=int, nargs="+", default=list(seeds), help=f"default: {' '.join(map(str, seeds))}"
+        "--seeds", type=int, nargs="+", default=list(seeds), help=f"train every system with these (default: {usual})"
     )
     parser.add_argument("--device", choices=DEVICES, default="auto", help="of the trainings")
     parser.add_argument("--jobs", type=int, default=jobs, help=f"parallel processes (default: {jobs})")
@@ -66,6 +67,7 @@ def run_recipe(planner: Planner, arguments: Sequence[str]) -> int:
     """Runs the jobs of one recipe and publishes its results. Exit codes: those of `run_jobs`, and 2 for a mistake."""
     try:
         plan = planner(list(arguments))
+        refuse_repeated(plan.jobs)
     except (ValueError, OSError, UserError) as error:
         print(f"{planner.__module__.removesuffix('.run')}: {error}", file=sys.stderr)
         return 2
@@ -75,6 +77,14 @@ def run_recipe(planner: Planner, arguments: Sequence[str]) -> int:
     return code
 
 
+def refuse_repeated(jobs: Sequence[Job]) -> None:
+    """Raises a ValueError if two jobs are the same, because a seed or a system was given twice."""
+    labels = [job.label for job in jobs]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ValueError(f"{label} would be run twice; name every seed and every system once")
+
+
 def run_together(recipes: Sequence[Sequence[str]], *, slots: int, seconds: float | None) -> int:
     """Runs the jobs of several recipes, each given as its module and its arguments, under one scheduler."""
     plans: list[Plan] = []
@@ -82,6 +92,7 @@ def run_together(recipes: Sequence[Sequence[str]], *, slots: int, seconds: float
     for number, (module, *arguments) in enumerate(recipes, start=1):
         try:
             plan: Plan = importlib.import_module(module).plan(arguments)
+            refuse_repeated(plan.jobs)
         except (ValueError, OSError, UserError) as error:
             print(f"{module}: {error}", file=sys.stderr)
             return 2

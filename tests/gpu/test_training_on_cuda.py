@@ -344,6 +344,7 @@ def test_captured_passes_read_the_weights_where_they_are(backend: str | None, tm
             updater.model.to(CUDA)
             assert [parameter.data_ptr() for parameter in updater.model.parameters()] != before
         results.append(perform(updater))
+    assert moved.captured is not None and moved.captured.failure is None and len(moved.captured) == 2
     for value, expected in zip(*results, strict=True):
         assert torch.equal(value, expected)
 
@@ -385,48 +386,51 @@ def test_captioners_are_captured(family: str, tmp_path: Path) -> None:
 
 
 def recordings(samples: int, *, seed: int) -> SpeechBatch:
+    """A batch of recordings whose last row is padding."""
     generator = torch.Generator().manual_seed(seed)
     pairs = batch_of(5, 4, seed=seed)
     lengths = torch.randint(samples // 2, samples + 1, (ROWS,), generator=generator)
     audio = torch.randint(-3000, 3000, (ROWS, samples), generator=generator, dtype=torch.int16)
     inputs, outputs = (torch.where(ids > 3, 4 + ids % (SIZES.vocabulary - 4), ids) for ids in pairs[1:3])
-    return SpeechBatch(
-        Padded(audio, lengths), inputs, outputs, pairs.target_lengths, pairs.weight, pairs.weight, hop=80
-    ).pin()
+    targets = pairs.target_lengths.clone()
+    lengths[-1], outputs[-1], targets[-1] = 0, 0, 0
+    weight = int(targets.sum())
+    return SpeechBatch(Padded(audio, lengths), inputs, outputs, targets, weight, weight, hop=80).pin()
+
+
+def recogniser_updater(name: str, folder: Path, *, captured: bool) -> Updater:
+    """An updater of a recogniser with perturbations, masks and smoothed spectra."""
+    torch.manual_seed(1)
+    changes = {
+        "cepstrum": 5,
+        "augmentation": SpecAugmentConfig(),
+        "perturbation": PerturbationConfig(vocal_tract=0.1, equaliser=3.0, noise=(5, 50)),
+    }
+    config = RECOGNISERS[name]
+    model = RecogniserModel(config.model_copy(update=changes), sizes=SIZES).to(CUDA).train()
+    task = Recognition(RecognitionConfig(rate=8000), parts=loss_parts(config.head), seed=1)
+    training = TrainingConfig.model_validate({"capture": True, "optimiser": {"kind": "sgd"}})
+    splits = MemorySplits(folder / "history.jsonl")
+    updater = Updater(model, task=task, config=training, seed=1, ranks=Ranks(), splits=splits)
+    assert updater.captured is not None
+    if not captured:
+        updater.captured = None
+    return updater
 
 
 @pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize("name", sorted(RECOGNISERS))
 def test_recognisers_are_captured(name: str, tmp_path: Path) -> None:
-    """With perturbations and masks. Captured passes differ in their draws, as their shapes are wider."""
-    training = {"dropout": 0.0, "perturbation": PerturbationConfig(vocal_tract=0.1, equaliser=3.0, noise=(5, 50))}
-    for is_augmented in (True, False):
-        changes = {**training, "augmentation": SpecAugmentConfig()} if is_augmented else {"dropout": 0.0}
-        results = []
-        for is_captured in (True, False):
-            torch.manual_seed(1)
-            model = RecogniserModel(RECOGNISERS[name].model_copy(update=changes), sizes=SIZES).to(CUDA).train()
-            for layer in model.modules():
-                if hasattr(layer, "dropout"):
-                    layer.dropout = 0.0
-            config = TrainingConfig.model_validate({"capture": True, "optimiser": {"kind": "sgd"}})
-            task = Recognition(
-                RecognitionConfig(rate=8000), parts=loss_parts(RECOGNISERS[name].head), seed=1, smoothing=0.0
-            )
-            splits = MemorySplits(tmp_path / "history.jsonl")
-            updater = Updater(model, task=task, config=config, seed=1, ranks=Ranks(), splits=splits)
-            assert updater.captured is not None
-            if not is_captured:
-                updater.captured = None
-            for step, samples in enumerate((4000, 5600, 4000), start=1):
-                updater.update([recordings(samples, seed=step)], step=step, rate=0.01)
-            if updater.captured is not None:
-                assert updater.captured.failure is None and len(updater.captured) == 2
-            results.append([*(each.detach() for each in model.parameters()), updater.sums.objective])
-        if is_augmented:
-            assert all(value.isfinite().all() for value in results[0])
-        else:
-            assert_near(*results, "float32")
+    results = []
+    for is_captured in (True, False):
+        updater = recogniser_updater(name, tmp_path, captured=is_captured)
+        for step, samples in enumerate((4000, 5600, 4000), start=1):
+            updater.update([recordings(samples, seed=step)], step=step, rate=0.01)
+        if updater.captured is not None:
+            assert updater.captured.failure is None and len(updater.captured) == 2
+        results.append([*(each.detach() for each in updater.model.parameters()), updater.sums.objective])
+    assert all(value.isfinite().all() for value in results[0])
+    assert_near(*results, "float32")
 
 
 @pytest.mark.parametrize("is_captured", [True, False])

@@ -32,9 +32,9 @@ class BatchConfig(Config):
     """The largest number of positions per batch, over all padded columns (source and target) and including padding;
     auto finds the largest number that fits the device when training begins, and writes it here."""
     shapes: Literal["exact", "static"] = "exact"
-    """exact: a batch is as wide as its longest row; static: batches have a few fixed shapes, for compiled graphs."""
+    """exact: a batch is as wide as its longest row; static: batches have a few fixed shapes, for CUDA graphs."""
     static_shapes: int = Field(default=16, ge=1, le=64)
-    """The largest number of static shapes. More of them waste less on padding, fewer take less time to compile."""
+    """The largest number of static shapes. More of them waste less on padding, fewer take less time to compile and capture."""
     workers: int = Field(default=1, ge=0, le=64)
     """The number of threads that prepare batches in advance; with 0, they are prepared between steps. The contents of
     batches do not depend on it."""

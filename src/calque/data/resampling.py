@@ -18,7 +18,8 @@ Array = NDArray[np.float32]
 
 ZEROS = 24  # Z: zero crossings of the sinc on either side
 ROLLOFF = 0.95  # the cutoff as a share of the Nyquist frequency
-LARGEST = 1 << 22  # numbers in the matrix of a block; ratios of larger numbers are resampled phase by phase
+MOST = 8  # samples of a block per tap of a filter: in ratios of large numbers, phases are computed one by one
+LARGEST = 1 << 20  # numbers in the matrix of a block
 CHUNK = 4096  # blocks per product
 
 
@@ -54,7 +55,10 @@ def _by_phase(padded: Array, phases: Array, *, down: int, count: int) -> Array:
 
 
 def _by_block(padded: Array, block: Array, *, step: int, count: int) -> Array:
-    """The result of `_by_phase`, 3 to 8 times as fast: products with `block`, after each of which the input moves."""
+    """The result of `_by_phase`, for changes of speed 3 to 8 times as fast: one product with `block` for all windows.
+
+    The window advances by `step` samples for each row of the product.
+    """
     size = block.shape[1]
     windows = sliding_window_view(padded, len(block))[::step]
     blocks = -(-count // size)
@@ -74,7 +78,7 @@ class Filters(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _filters(up: int, down: int) -> Filters:
-    """For each phase (a position between two input samples, in steps of 1/`up`), the filter's taps: [up, 2r + 1].
+    """The filters for a ratio: per phase (a position between two input samples, in steps of 1/`up`) and per block.
 
     An output sample at the input position n + phase/up is a weighted sum of the input samples n − r to n + r; tap k is
     the weight of sample n + k − r.
@@ -86,19 +90,21 @@ def _filters(up: int, down: int) -> Filters:
     window = np.where(np.abs(times) < width, 0.5 + 0.5 * np.cos(np.pi * times / width), 0.0)
     filters = cutoff * np.sinc(cutoff * times) * window
     phases: Array = (filters / filters.sum(axis=1, keepdims=True)).astype(np.float32)  # a constant stays constant
-    is_small = up * (down + phases.shape[1]) <= LARGEST
-    return Filters(phases, _block_filters(phases, down=down) if is_small else None)
+    return Filters(phases, _block_filters(phases, down=down))
 
 
-def _block_filters(phases: Array, *, down: int) -> Array:
-    """The weights [samples,outputs] of input samples in a block of outputs.
+def _block_filters(phases: Array, *, down: int) -> Array | None:
+    """The weights [samples,outputs] of input samples in a block of outputs; None if too many of them would be 0.
 
     A block has a multiple of u outputs, so that all blocks have the same weights; for every u outputs, the input moves
     on by d samples. It has about as many new input samples as it shares with the next block.
     """
     up, taps = phases.shape
     outputs = up * max(1, round(taps / down))
-    matrix = np.zeros(((outputs - 1) * down // up + taps, outputs), dtype=np.float32)
+    samples = (outputs - 1) * down // up + taps
+    if samples > MOST * taps or samples * outputs > LARGEST:
+        return None
+    matrix = np.zeros((samples, outputs), dtype=np.float32)
     for output in range(outputs):
         first, phase = divmod(output * down, up)
         matrix[first : first + taps, output] = phases[phase]

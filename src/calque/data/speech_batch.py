@@ -104,8 +104,11 @@ def collate_speech(
     speeds: Sequence[int] = (100,),
     stream: tuple[int, ...] = (),
     shard: Shard = WHOLE,
+    static: bool = False,
 ) -> SpeechBatch:
     """Collates a planned batch with padding; with a shard, only the rows of that rank.
+
+    The recordings are padded to the longest of them or, if shapes are `static`, to the planned number of frames.
 
     Each recording is played at one of the `speeds` (in percent; Ko et al. 2015). The choice depends only on the row and
     on `stream`, such as the run's seed and the epoch.
@@ -119,7 +122,8 @@ def collate_speech(
     ]
     lengths = np.zeros(rows, dtype=np.int64)
     lengths[real] = [len(samples) for samples in waveforms]
-    audio = np.zeros((rows, max(frames * hop, int(lengths.max(initial=0)))), dtype=np.int16)
+    longest = int(lengths.max(initial=1))
+    audio = np.zeros((rows, max(frames * hop, longest) if static else longest), dtype=np.int16)
     for row, samples in enumerate(waveforms):
         audio[row, : len(samples)] = samples
     ids, token_lengths = pad_ids(store[TEXT], planned.indices, size=(rows, width))

@@ -49,7 +49,7 @@ class Translator(EmbedsText):
         self.length_profile: LengthProfile | None = None
         """The lengths of the model's training lines; None if the model was saved without them."""
         self.graphs: Runner | None = None
-        """Search steps captured as CUDA graphs; None without an NVIDIA GPU."""
+        """Search steps captured as CUDA graphs; None without an NVIDIA GPU and in float64."""
         self.shortlist: Shortlist | None = None
         """The words that a source is likely to be translated to; None unless `calque shortlist` has added them."""
 

@@ -106,8 +106,8 @@ def unsupported(
     """A message for each setting that the experiment uses although its kind of model does not support it.
 
     `reasons` maps unsupported settings to their messages. Subword sampling is checked too, as none of the
-    models that this function is called for supports it, and so are the settings `graphs`, which make CUDA graphs of
-    training steps; their messages call the models `models`, e.g. "recommenders".
+    models that this function is called for supports it, and so are the settings `graphs`, which turn training
+    steps into graphs; their messages call the models `models`, e.g. "recommenders".
     """
     kind = sections.training.subwords.kind
     all_reasons: dict[Setting, str] = {

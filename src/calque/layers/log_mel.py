@@ -112,11 +112,11 @@ class LogMel(nn.Module):
         return Padded(features, lengths)
 
     def _count(self, audio: Padded) -> int:
-        """The number of frames of the longest recording.
+        """The number of frames: in training, those of the padded width, and otherwise those of the longest recording.
 
-        A captured pass does not know the lengths on the host; there, the whole width of the padded recordings counts.
+        A captured training pass does not know the lengths on the host, and others must draw the same random numbers.
         """
-        if audio.lengths.is_meta:
+        if self.training or audio.lengths.is_meta:
             return max(1, -(-audio.values.shape[1] // self.hop))
         return int(self.frames(audio.lengths).max())
 

@@ -120,7 +120,7 @@ class Heard(NamedTuple):
     """An encoded batch of recordings."""
 
     memory: Memory
-    lengths: Tensor  # [B], positions, on the CPU
+    lengths: Tensor  # [B], positions, on the CPU; without values in a captured pass
 
 
 class Losses(NamedTuple):

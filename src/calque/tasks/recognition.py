@@ -65,18 +65,28 @@ class Recognition:
         self.parts = parts
         self.seed = seed
         self.smoothing = smoothing
+        self._is_static = False
 
     @property
     def order_settings(self) -> Mapping[str, object]:
         return {"speeds": list(self.config.speeds)}
 
     def order(self, store: Store, *, config: BatchConfig, seed: int) -> Bucketed:
+        self._is_static = config.shapes == "static"
         widths = speech_widths(store, hop=self.config.hop, slowest=min(self.config.speeds))
         return Bucketed(widths, spans=store.spans, config=config, seed=seed)
 
     def collate(self, store: Store, planned: Planned, *, epoch: int, shard: Shard) -> SpeechBatch:
         speeds, stream = self.config.speeds, (self.seed, epoch)
-        return collate_speech(store, planned, hop=self.config.hop, speeds=speeds, stream=stream, shard=shard)
+        return collate_speech(
+            store,
+            planned,
+            hop=self.config.hop,
+            speeds=speeds,
+            stream=stream,
+            shard=shard,
+            static=self._is_static,
+        )
 
     def loss(self, model: nn.Module, batch: SpeechBatch, *, step: int, carry: Carry | None = None) -> Loss:
         assert isinstance(model, RecogniserModel)

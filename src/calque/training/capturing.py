@@ -3,7 +3,8 @@
 A recurrent decoder with input feeding launches thousands of small kernels per batch, and a GPU waits for most of them:
 captured, it trains 5.1 times as fast (benchmarks/results/train_h200_2026-11-17.md; decision 31).
 A captured pass runs the same kernels in the same order, so its losses and gradients are bit-identical to those of the
-original pass. Dropout draws from torch's generator, whose seed and offset are read anew in every replay.
+original pass; only CTC has another kernel, unless the run is deterministic. Dropout draws from torch's generator, whose
+seed and offset are read anew in every replay.
 """
 
 import time
@@ -38,9 +39,9 @@ class CapturedPasses:
 
     Before it is captured, the pass runs twice on another stream: once so that libraries and the compiler can set
     themselves up, and once to check that the host never waits for the device, which a graph cannot record. Gradients
-    are kept in buffers at fixed addresses. If parameters have moved to other addresses, passes are captured anew. All
-    graphs share one memory pool, since no two of them run at the same time and a pass leaves nothing in it. If a pass
-    cannot be captured, because it depends on the host, it is left to the caller, and so are all later passes.
+    are kept in buffers at fixed addresses. If trained parameters have moved to other addresses, passes are captured
+    anew. All graphs share one memory pool, since no two of them run at the same time and a pass leaves nothing in it.
+    If a pass cannot be captured, because it depends on the host, it is left to the caller, and so are all later ones.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], run: Pass, *, losses: int, dtype: torch.dtype) -> None:
@@ -66,7 +67,9 @@ class CapturedPasses:
         """Sets the gradients to zero before the first pass of a step; discards graphs that read old addresses."""
         addresses = [parameter.data_ptr() for parameter in self._parameters]
         if addresses != self._addresses:
-            self._graphs.clear()
+            if self._graphs:
+                self._graphs.clear()
+                self._pool = torch.cuda.graph_pool_handle()  # the old one is released
             self._addresses = addresses
         if self._gradients:
             torch._foreach_zero_(list(self._gradients.values()))

@@ -22,8 +22,9 @@ NOTICE = "compiling: the first step with each batch shape takes longer"
 UNCOMPILED = "not compiled: training.subwords varies the lengths of sentences, so batch shapes cannot be static"
 UNCAPTURED = "not captured: training.subwords varies the lengths of sentences, so batch shapes cannot be static"
 NOT_CAPTURABLE = (
-    "not captured: training.capture needs a GPU and an objective that needs neither the host nor the step; training "
-    "continues without CUDA graphs"
+    "not captured: CUDA graphs need an NVIDIA GPU, a precision other than float16, unsharded weights, "
+    "training.arithmetic of at least 3, a full softmax, soft attention, and cross-entropy or R-Drop without word "
+    "dropout and guided alignment"
 )
 GRAPHS = 160  # more than the number of batch shapes in training and evaluation mode together
 

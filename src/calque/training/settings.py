@@ -84,9 +84,8 @@ class TrainingConfig(Config):
     """Compile the forward and backward pass with torch.compile and, on a GPU, capture it as CUDA graphs. Batches then
     have static shapes. If training.subwords samples segmentations, shapes cannot be static, and nothing is compiled."""
     capture: bool = False
-    """On a GPU, capture the forward and backward pass as CUDA graphs without compiling it. Small models, whose kernels
-    take less time than their launches, train several times as fast, and no time is spent on compiling. Batches then
-    have static shapes, as with compile, which includes this."""
+    """On a GPU, capture the forward and backward pass as CUDA graphs without compiling it: for small models, whose
+    kernels take less time than their launches. Batches then have static shapes. `compile` includes this."""
     deterministic: bool = False
     """Use only deterministic operations; on a GPU this is slower and makes resuming exact."""
     sharded: bool = False

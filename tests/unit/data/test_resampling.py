@@ -1,5 +1,6 @@
 """Resampled sine waves are the sine waves of the other rate; what is above the new Nyquist frequency is gone."""
 
+from collections.abc import Iterator
 from math import gcd
 
 import numpy as np
@@ -24,19 +25,26 @@ def plain(samples: np.ndarray, *, source: int, target: int) -> np.ndarray:
     return resampled
 
 
+@pytest.fixture
+def uncached() -> Iterator[None]:
+    """Filters that are built with other limits are not kept."""
+    resampling._filters.cache_clear()
+    yield
+    resampling._filters.cache_clear()
+
+
+@pytest.mark.usefixtures("uncached")
 @pytest.mark.parametrize("largest", [resampling.LARGEST, 0])  # in blocks, and phase by phase
 @pytest.mark.parametrize("size", [331, 5, 1])
 @pytest.mark.parametrize(("source", "target"), [*RATES, (160, 147)])
 def test_every_output_is_the_sum_of_the_definition(source, target, size, largest, monkeypatch) -> None:
     monkeypatch.setattr(resampling, "LARGEST", largest)
     monkeypatch.setattr(resampling, "CHUNK", 3)
-    resampling._filters.cache_clear()
     samples = np.random.default_rng(0).normal(0, 0.2, size).astype(np.float32)
     resampled = resample(samples, source=source, target=target)
     assert (resampling._filters(target // gcd(source, target), source // gcd(source, target)).block is None) == (
         largest == 0
     )
-    resampling._filters.cache_clear()
     assert resampled.dtype == np.float32
     np.testing.assert_allclose(resampled, plain(samples, source=source, target=target), atol=1e-5)
 
@@ -63,3 +71,8 @@ def test_lengths_and_special_cases() -> None:
     np.testing.assert_allclose(resample(np.ones(500, np.float32), source=3, target=7)[200:-200], 1, atol=1e-5)
     same = np.arange(5, dtype=np.float32)
     assert (resample(same, source=8000, target=8000) == same).all()
+
+
+@pytest.mark.parametrize(("source", "target"), [(11030, 16000), (100, 192000), (44101, 16000)])
+def test_matrices_that_would_be_large_or_mostly_zeros_are_not_built(source, target) -> None:
+    assert resampling._filters(target // gcd(source, target), source // gcd(source, target)).block is None

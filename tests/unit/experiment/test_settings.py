@@ -79,6 +79,20 @@ def test_misfits_are_named(task: str, assignments: str, message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        TASKS["translation"],
+        {"task": {"kind": "recognition"}, "data": {"train": [{"kind": "audio", "path": "a"}]}},
+        {"task": {"kind": "captioning"}, "data": {"train": [{"kind": "images", "path": "a"}]}},
+    ],
+    ids=["translation", "recognition", "captioning"],
+)
+def test_steps_of_these_tasks_can_be_captured(values: dict[str, Any]) -> None:
+    training = check(Experiment, override(values, ["training.capture=true"], of=Experiment), origin="config").training
+    assert training.captures and not training.compiles
+
+
 @pytest.mark.parametrize(("task", "smoothing"), [("translation", 0.1), ("language", 0.0), ("tagging", 0.0)])
 def test_labels_are_smoothed_in_translation_alone_unless_set(task: str, smoothing: float) -> None:
     assert check(Experiment, TASKS[task], origin="config").training.label_smoothing == smoothing

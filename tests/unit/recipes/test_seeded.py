@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 from recipes.runner import seeded
 from recipes.runner.scheduler import Job, Stage
+from recipes.scenes import run as scenes
 
 
 def recipe(folder: Path, published: list[str], name: str) -> ModuleType:
@@ -57,6 +58,12 @@ def test_a_mistake_is_reported_before_anything_runs(
     assert seeded.main(["--", "tones", "here", "--", "rhymes", "bad"]) == 2
     assert "rhymes: no such corpus" in capsys.readouterr().err
     assert not published and not list(tmp_path.glob("*/*.txt"))
+
+
+def test_the_same_seed_twice_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "scenes").mkdir()  # drawn already
+    assert scenes.main([str(tmp_path), "--seeds", "2", "2", "--only", "soft"]) == 2
+    assert "recipes.scenes: soft-2 would be run twice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["--"], ["--jobs", "2"]])

@@ -176,7 +176,7 @@ def test_subwords_that_vary_are_neither_compiled_nor_captured(setting: str, noti
 
 
 @pytest.mark.parametrize(("settings", "is_copied"), [(("training.capture=true",), True), ((), False)])
-def test_validation_does_not_touch_the_weights_that_graphs_read(
+def test_captured_runs_validate_a_copy_of_the_model(
     settings: tuple[str, ...], is_copied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learners: list[learner.Learner] = []
