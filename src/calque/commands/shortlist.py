@@ -19,7 +19,7 @@ def shortlist(
     target: Annotated[Path | None, file_option(help="The translations of --source, line by line.")] = None,
     frequent: Annotated[
         int, count_option(help="The number of frequent target pieces that every sentence may use.")
-    ] = 1000,
+    ] = 2000,
     best: Annotated[
         int, count_option(help="The number of most likely translations to keep for each source piece.")
     ] = 20,

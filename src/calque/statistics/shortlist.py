@@ -15,7 +15,7 @@ from calque.statistics.em import SILENT, Observer
 from calque.statistics.word_alignment import IBM1, AlignmentSettings, train_lexicon
 from calque.text.vocabulary import EOS, PIECES, UNK, Vocabulary
 
-FREQUENT, BEST, SAMPLE = 1000, 20, 256
+FREQUENT, BEST, SAMPLE = 2000, 20, 256
 
 
 class Shortlist(NamedTuple):
