@@ -225,7 +225,7 @@ def test_models_that_a_shortlist_does_not_fit(
     few = command("shortlist", run)
     assert (
         few.code,
-        "target pieces, and a shortlist with the 1,000 most frequent ones would contain all" in few.err,
+        "target pieces, and a shortlist with the 2,000 most frequent ones would contain all" in few.err,
     ) == (
         2,
         True,
