@@ -34,7 +34,8 @@ class BatchConfig(Config):
     shapes: Literal["exact", "static"] = "exact"
     """exact: a batch is as wide as its longest row; static: batches have a few fixed shapes, for CUDA graphs."""
     static_shapes: int = Field(default=16, ge=1, le=64)
-    """The largest number of static shapes. More of them waste less on padding, fewer take less time to compile and capture."""
+    """The largest number of static shapes. More of them waste less on padding, fewer take less time to compile and
+    capture."""
     workers: int = Field(default=1, ge=0, le=64)
     """The number of threads that prepare batches in advance; with 0, they are prepared between steps. The contents of
     batches do not depend on it."""
