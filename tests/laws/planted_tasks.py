@@ -746,7 +746,7 @@ CAPTIONING = {
     ),
     **_bugs(
         test_captioner.test_positions_tell_rows_and_columns_apart,
-        rows_have_no_positions=edited(images.grid_positions, "vertical = sinusoids(", "vertical = 0 * sinusoids("),
+        rows_have_no_positions=edited(images._grid_positions, "vertical = sinusoids(", "vertical = 0 * sinusoids("),
     ),
     **_bugs(
         test_captioner.test_patches_are_products_of_their_pixels,
