@@ -85,13 +85,22 @@ def refuse_repeated(jobs: Sequence[Job]) -> None:
             raise ValueError(f"{label} would be run twice; name every seed and every system once")
 
 
+def find_planner(module: str) -> Planner:
+    """The function `plan` of a module; raises a ValueError if there is no such module or function."""
+    try:
+        planner: Planner = importlib.import_module(module).plan
+    except (ModuleNotFoundError, AttributeError):
+        raise ValueError("not a recipe that can be run here; expected e.g. recipes.digits.run") from None
+    return planner
+
+
 def run_together(recipes: Sequence[Sequence[str]], *, slots: int, seconds: float | None) -> int:
     """Runs the jobs of several recipes, each given as its module and its arguments, under one scheduler."""
     plans: list[Plan] = []
     jobs: list[Job] = []
     for number, (module, *arguments) in enumerate(recipes, start=1):
         try:
-            plan: Plan = importlib.import_module(module).plan(arguments)
+            plan = find_planner(module)(arguments)
             refuse_repeated(plan.jobs)
         except (ValueError, OSError, UserError) as error:
             print(f"{module}: {error}", file=sys.stderr)

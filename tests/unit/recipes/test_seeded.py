@@ -60,6 +60,12 @@ def test_a_mistake_is_reported_before_anything_runs(
     assert not published and not list(tmp_path.glob("*/*.txt"))
 
 
+@pytest.mark.parametrize("module", ["recipes.nowhere", "recipes.runner.files"])
+def test_a_module_that_is_no_recipe_is_a_mistake(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert seeded.main(["--", module, "OUT"]) == 2
+    assert f"{module}: not a recipe" in capsys.readouterr().err
+
+
 def test_the_same_seed_twice_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "scenes").mkdir()  # drawn already
     assert scenes.main([str(tmp_path), "--seeds", "2", "2", "--only", "soft"]) == 2
